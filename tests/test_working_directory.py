@@ -263,8 +263,6 @@ def test_one_file_starts_python() -> None:
     assert found.pop("documents/tokenizer.py") == {
         "concurrent.ProcessPoolExecutor", "multiprocessing.get_context",
     }  # fmt: skip
-    # A notebook is forked: nothing is started, and nothing imported anew.
-    assert found.pop("training/distributed/launch.py") == {"multiprocessing.get_context"}
     assert {name: names for name, names in found.items() if names} == {
         name: {"sys.executable"} for name in OTHERS
     }

@@ -30,7 +30,7 @@ from anyrig.training.checkpoint import (
     inspect_checkpoint,
     read_checkpoint,
 )
-from anyrig.training.distributed.group import Single, check_weights
+from anyrig.training.distributed.group import Group, check_weights
 from anyrig.training.rng import capture, derive_seed, restore
 
 FILES = ("weights.safetensors", "optimiser.safetensors", "random.safetensors", "state.json",
@@ -189,7 +189,7 @@ def test_an_optimizer_gets_its_state_in_the_memory_order_of_its_weights(tmp_path
         return torch.optim.AdamW(parameters, fused=True)
 
     model, optimizer = stepped(make)
-    group = Single()
+    group = Group()
     state = group.optimizer_state_dict(model, optimizer)
     found = write_and_read(tmp_path, TrainingState(1, weights=model.state_dict(), optimizer=state))
     again, other = stepped(make)

@@ -47,7 +47,7 @@ from anyrig.training.data import (
     plan_loading,
 )
 from anyrig.training.distributed.ddp import Shares
-from anyrig.training.distributed.group import Single
+from anyrig.training.distributed.group import Group
 from anyrig.training.step import StepBatch, StepResult
 
 TEXT = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB"
@@ -57,7 +57,7 @@ def numbers(count: int = 23) -> list[int]:
     return list(range(count))
 
 
-class Rank(Single):
+class Rank(Group):
     """One of several processes, by its shares alone."""
 
     def __init__(self, rank: int, size: int) -> None:
@@ -69,7 +69,7 @@ class Rank(Single):
 
 
 def source(data: Any, group: Any = None, **changed: Any) -> DataSource:
-    return DataSource(data, TrainConfig(**{"batch": 5, **changed}), group or Single())
+    return DataSource(data, TrainConfig(**{"batch": 5, **changed}), group or Group())
 
 
 def steps(given: DataSource, position: Position = Position()) -> list[StepBatch]:  # noqa: B008

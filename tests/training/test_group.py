@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import random
 import signal
@@ -17,8 +16,8 @@ import torch
 from torch import nn
 
 from anyrig.errors import InvalidInputError, InvalidSettingError, PeerLostError, WorkError
-from anyrig.training.distributed.ddp import Shares, divide_items, step_time
-from anyrig.training.distributed.group import Single
+from anyrig.training.distributed.ddp import Collective, Shares, divide_items, step_time
+from anyrig.training.distributed.group import Group
 from anyrig.training.distributed.launch import (
     RESTART_CODE,
     find_first_failure,
@@ -30,6 +29,7 @@ from anyrig.training.distributed.launch import (
 from tests.training.ranks import model as toy
 from tests.training.ranks import parallel
 from tests.training.ranks.course import mixed, train
+from tests.training.ranks.parallel import FixedWatch
 from tests.training.ranks.running import free_port, run_ranks
 from tests.waiting import wait_until
 
@@ -90,20 +90,22 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def test_who_only_saw_another_end_did_not_fail_first(tmp_path: Path) -> None:
+def test_who_only_saw_another_end_did_not_fail_first() -> None:
+    reports: list[dict[str, Any]] = []
+
     def report(rank: int, kind: str, time: float, code: int = 1) -> None:
-        told = {"rank": rank, "code": code, "kind": kind, "message": kind, "hint": "", "time": time}
-        (tmp_path / f"rank{rank}.json").write_text(json.dumps(told))
+        row = {"rank": rank, "code": code, "kind": kind, "text": kind, "hint": "", "time": time}
+        reports.append(row)
 
     report(0, "PeerLostError", 1.0)
-    (tmp_path / "agent.json").write_text(json.dumps({"0": 1, "1": -signal.SIGTERM, "2": -9}))
-    assert find_first_failure(tmp_path, 1)[:2] == (2, -9)
+    ends = {0: 1, 1: -signal.SIGTERM, 2: -9}
+    assert find_first_failure(reports, ends)[:2] == (2, -9)
     report(1, "ValueError", 3.0)
-    assert find_first_failure(tmp_path, 1).message == "ValueError"
+    assert find_first_failure(reports, ends).message == "ValueError"
     report(3, "OSError", 2.0)
-    assert find_first_failure(tmp_path, 1).message == "OSError"
+    assert find_first_failure(reports, ends).message == "OSError"
     report(4, "SystemExit", 4.0, RESTART_CODE)
-    assert find_first_failure(tmp_path, 1).code == RESTART_CODE
+    assert find_first_failure(reports, ends).code == RESTART_CODE
 
 
 def test_data_parallel_is_a_word_that_explains_why_not() -> None:
@@ -151,20 +153,20 @@ def _trained(model: nn.Module, *, turned: bool = False) -> torch.optim.Optimizer
         ],
         lr=0.01,
     )
-    assert not toy.gradients(model, Single(), toy.items(), 6)
+    assert not toy.gradients(model, Group(), toy.items(), 6)
     optimiser.step()
     optimiser.zero_grad()
     return optimiser
 
 
 def _step(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
-    assert not toy.gradients(model, Single(), toy.items(1), 6)
+    assert not toy.gradients(model, Group(), toy.items(1), 6)
     optimiser.step()
-    return {name: value.clone() for name, value in Single().state_dict(model).items()}
+    return {name: value.clone() for name, value in Group().state_dict(model).items()}
 
 
 def test_a_wrapped_model_with_groups_in_another_order_goes_on_as_the_plain_one() -> None:
-    group, plain = Single(), toy.Model()
+    group, plain = Group(), toy.Model()
     optimiser = _trained(plain)
     weights = {name: value.clone() for name, value in group.state_dict(plain).items()}
     del weights["head.weight"]  # tied to the embedding: files keep one of the two
@@ -181,21 +183,21 @@ def test_a_wrapped_model_with_groups_in_another_order_goes_on_as_the_plain_one()
 
 def test_other_groups_are_refused_before_rates_go_astray() -> None:
     model = toy.Model()
-    state = Single().optimizer_state_dict(model, _trained(model))
+    state = Group().optimizer_state_dict(model, _trained(model))
     one_group = torch.optim.AdamW([one for one in model.parameters() if one.requires_grad])
     with pytest.raises(InvalidInputError, match="in other groups"):
-        Single().load_state_dict(model, one_group, Single().state_dict(model), state)
+        Group().load_state_dict(model, one_group, Group().state_dict(model), state)
     fewer = torch.optim.AdamW(list(model.blocks.parameters()))
     with pytest.raises(
         InvalidInputError, match=r"not those of the checkpoint: unused\.bias"
     ) as caught:
-        Single().load_state_dict(model, fewer, Single().state_dict(model), state)
+        Group().load_state_dict(model, fewer, Group().state_dict(model), state)
     assert caught.value.hint
 
 
 def _alone(num_items: int, micro: int) -> dict[str, torch.Tensor]:
     model = toy.Model()
-    assert not toy.gradients(model, Single(), toy.items()[:num_items], micro)
+    assert not toy.gradients(model, Group(), toy.items()[:num_items], micro)
     return toy.flat(model)
 
 
@@ -287,12 +289,11 @@ def test_no_other_cut_ends_sooner() -> None:
         assert step_time(counts, speeds) <= best * (1 + 1e-9)
 
 
-class _Told:
+class _Told(Collective):
     """A second process with a speed of its own, over the same sum."""
 
-    rank, size = 0, 2
-
     def __init__(self) -> None:
+        super().__init__(0, 2)
         self.other = 1.0
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -302,12 +303,14 @@ class _Told:
 
 def test_shares_stay_through_noise_and_move_with_the_device() -> None:
     shares, told, chance = Shares(2, "measured"), _Told(), random.Random(1)
+    shares.watch = watch = FixedWatch()
     moves = []
     for step in range(400):
         slowed = 3.0 if step >= 200 else 1.0
         first, count = shares.next(64, 0)
         told.other = 1000 * chance.uniform(0.97, 1.03)
-        shares.note(count, count / 1000 * slowed * chance.uniform(0.97, 1.03), told)
+        watch.seconds += count / 1000 * slowed * chance.uniform(0.97, 1.03)
+        shares.note(count, told)
         moves.append((first, count))
     assert {count for _, count in moves[:200]} == {32}
     assert moves[-1][1] == 16
@@ -329,7 +332,7 @@ def test_the_faster_process_gets_more_and_gradients_stay_those_of_one() -> None:
 
 def _alone_in_shares(step: int) -> dict[str, Any]:
     model = toy.Model()
-    toy.gradients(model, Single(), toy.items(step), toy.NUM_ITEMS)
+    toy.gradients(model, Group(), toy.items(step), toy.NUM_ITEMS)
     return toy.flat(model)
 
 
@@ -370,7 +373,7 @@ def test_two_processes_train_as_one_and_checkpoints_change_hands(
 
 def test_shards_computed_in_bf16_have_gradients_in_fp32() -> None:
     wanted = toy.Model(seed=7)
-    toy.gradients(wanted, Single(), toy.items(), 12)
+    toy.gradients(wanted, Group(), toy.items(), 12)
     for answer in run_ranks(mixed):
         assert answer["seen"] == {torch.bfloat16}
         assert "a batch of 7 cannot be cut evenly over 2 processes" in answer["said"]

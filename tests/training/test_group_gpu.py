@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from anyrig.training.distributed.group import Single
+from anyrig.training.distributed.group import Group
 from tests.training.ranks import model as toy
 from tests.training.ranks import parallel
 from tests.training.ranks.running import run_ranks
@@ -17,7 +17,7 @@ from tests.training.ranks.running import run_ranks
 )
 def test_gradients_on_a_gpu_are_those_of_one_process(size: int, carried_by: str) -> None:
     wanted = toy.Model()
-    toy.gradients(wanted, Single(), toy.items(), 12)
+    toy.gradients(wanted, Group(), toy.items(), 12)
     for answer in run_ranks(parallel.on_gpu, carried_by, size=size, timeout_s=120):
         assert answer["answers"] == [False, False, True, False, False, False]
         assert all(speed > 0 for speed in answer["speeds"])

@@ -17,7 +17,7 @@ from anyrig.precision.settings import ScalerSettings
 from anyrig.training import TrainConfig, Trainer
 from anyrig.training.checkpoint import Checkpointer
 from anyrig.training.config import CheckpointConfig, LoadingConfig
-from anyrig.training.distributed.group import Single
+from anyrig.training.distributed.group import Group
 from anyrig.training.memory import offload_optimizer
 from anyrig.training.step import RestartNeeded
 from tests.training.ranks.running import run_ranks
@@ -123,7 +123,7 @@ def test_a_checkpoint_has_the_validation_loss_of_its_own_step_or_none(tmp_path: 
     assert [row.step for row in kept if row.loss is not None] == [2, 4, 5]
 
 
-class Lockstep(Single):
+class Lockstep(Group):
     """Ddp that wait for each other, of which this is the only one here."""
 
     lockstep = True

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from anyrig.training import LossOutput, TrainConfig, Trainer
 from anyrig.training.callbacks import Callback
 from anyrig.training.config import CheckpointConfig, LoadingConfig
-from anyrig.training.distributed.group import Single, StepTotals
+from anyrig.training.distributed.group import Group, StepTotals
 from anyrig.training.step import StepResult, TrainStep
 from tests.training.ranks.running import run_ranks
 
@@ -195,7 +195,7 @@ def test_a_loss_says_its_units_and_outputs() -> None:
 # -- several processes -----------------------------------------------------------------------------
 
 
-class Exchanges(Single):
+class Exchanges(Group):
     """Counts what two processes would send each other."""
 
     size = 2

@@ -21,7 +21,7 @@ from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training import TrainConfig, Trainer
 from anyrig.training.callbacks import Callback
 from anyrig.training.config import CheckpointConfig, LoadingConfig
-from anyrig.training.distributed.group import Single, StepTotals
+from anyrig.training.distributed.group import Group, StepTotals
 from anyrig.training.optim import NAMES
 from anyrig.training.step import StepResult
 from anyrig.training.tasks import Task
@@ -359,7 +359,7 @@ def test_asked_twice_it_ends_at_once(tmp_path: Path) -> None:
     assert not done.stdout
 
 
-class Talking(Single):
+class Talking(Group):
     """A group that is asked to end while its processes agree on something else."""
 
     size = 2

@@ -157,7 +157,9 @@ def test_more_processes_than_gpus_are_refused(
     machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anyrig.training.config.discover", lambda _: machine("h200-linux"))
-    with pytest.raises(DeviceUnusableError, match="2 devices were requested, but this machine has"):
+    with pytest.raises(
+        DeviceUnusableError, match="2 processes were requested, but this machine has 1 device"
+    ):
         _trainer(devices=2).fit()
 
 

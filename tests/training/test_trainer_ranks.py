@@ -24,7 +24,7 @@ def test_two_processes_train_measure_and_resume_as_one(
     strategy: str, group: str, tmp_path: Path
 ) -> None:
     whole = run({}, validation=5)
-    assert whole["group"] == "Single"
+    assert whole["group"] == "Group"
     options = {"strategy": strategy, "validation": 5, "folder": str(tmp_path)}
     half = run_ranks(run_with, {**options, "steps": 4})
     assert {one["group"] for one in half} == {group}

@@ -476,11 +476,11 @@ def build_task(run: Run, config: TrainConfig) -> Task:
 def _count_steps(task: Task, config: TrainConfig) -> int | None:
     """How many steps a run has; None if the length of its data is not known."""
     from anyrig.training.data import DataSource
-    from anyrig.training.distributed.group import Single
+    from anyrig.training.distributed.group import Group
 
     if config.steps:
         return config.steps
-    steps = DataSource(task.data, config, Single(), collate=task.collate).steps_in_epoch
+    steps = DataSource(task.data, config, Group(), collate=task.collate).steps_in_epoch
     return config.epochs * steps if steps else None
 
 
@@ -554,7 +554,7 @@ def write_sharded_model(run: Run, result: TrainingResult) -> TrainingResult:
     On the host: it may be too large for one device.
     """
     from anyrig.training.checkpoint import Checkpointer
-    from anyrig.training.distributed.group import Single
+    from anyrig.training.distributed.group import Group
     from anyrig.training.trainer import CHECKPOINTS
 
     config, _ = build_settings(run.train)
@@ -562,7 +562,7 @@ def write_sharded_model(run: Run, result: TrainingResult) -> TrainingResult:
     found = Checkpointer(run.folder / CHECKPOINTS).load()
     if found is None or task.finish is None:
         return result
-    Single().load_state_dict(task.model, None, found.state.weights, None)
+    Group().load_state_dict(task.model, None, found.state.weights, None)
     result = replace(result, made=to_json(_make_plain(task.finish(run.folder))))
     runs.write_result(run.folder, result)
     return result

@@ -262,9 +262,9 @@ def _items_in_batch(settings: TrainConfig) -> int:
 
 def _load_first_batch(task: Task, settings: TrainConfig, count: int) -> Any:
     from anyrig.training.data import DataSource
-    from anyrig.training.distributed.group import Single
+    from anyrig.training.distributed.group import Group
 
-    source = DataSource(task.data, settings, Single(), collate=task.collate)
+    source = DataSource(task.data, settings, Group(), collate=task.collate)
     return source.first_batch(count)
 
 

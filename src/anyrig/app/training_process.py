@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING
 from anyrig.app import training
 from anyrig.app.rig import Rig
 from anyrig.app.training import TrainingRequest
-from anyrig.errors import DeviceUnusableError, Message, OptionRef, WorkError
+from anyrig.errors import WorkError
 from anyrig.events import Event, OnEvent, WarningEvent
 from anyrig.options import request_from_json, request_to_json
-from anyrig.placement import check_num_processes
 from anyrig.training import runs
+from anyrig.training.config import choose_process_devices
 from anyrig.training.runs import Run, TrainingResult
 
 if TYPE_CHECKING:
@@ -49,30 +49,9 @@ def choose_devices(rig: Rig, request: TrainingRequest) -> tuple[str, ...]:
     choice = rig.preview_device(request)
     for warning in choice.warnings:
         rig.warn(warning)
-    first = choice.device
-    if len(choice.devices) == 1 and first.kind == "gpu":
-        others = (
-            one for one in rig.machine.devices
-            if one.usable and one.kind == "gpu" and one.vendor == first.vendor
-        )  # fmt: skip
-        ids = list(dict.fromkeys([first.id, *(one.id for one in others)]))
-    else:
-        ids = [one.id for one in choice.devices if one.kind == first.kind]
-    if request.nproc == "auto":
-        return tuple(ids)
-    count = int(request.nproc)
-    if first.kind == "gpu" and count > len(ids):
-        raise DeviceUnusableError(
-            f"{count} processes were requested, but there are {len(ids)} devices of the kind of"
-            f" {first.name}",
-            hint=Message(
-                "Pass {nproc} or {device}.",
-                nproc=OptionRef("nproc", str(len(ids))),
-                device=OptionRef("device", "cpu"),
-            ),
-        )
-    check_num_processes(rig.machine, "nproc", count)
-    return tuple(ids[number % len(ids)] for number in range(count))
+    count = None if request.nproc == "auto" else int(request.nproc)
+    found = choose_process_devices(rig.machine, choice, count, "nproc")
+    return tuple(one.id for one in found)
 
 
 def launch(

@@ -21,7 +21,13 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 from anyrig.devices.choose import DeviceChoice, DeviceRequest, choose_device, parse_kind
 from anyrig.devices.discovery import discover
 from anyrig.devices.machine import Device, Machine, Precision, parse_precision
-from anyrig.errors import DeviceUnusableError, InvalidInputError, InvalidSettingError
+from anyrig.errors import (
+    DeviceUnusableError,
+    InvalidInputError,
+    InvalidSettingError,
+    Message,
+    OptionRef,
+)
 from anyrig.placement import (
     Placement,
     PlacementOptions,
@@ -30,6 +36,7 @@ from anyrig.placement import (
     plan_placement,
 )
 from anyrig.precision.settings import FallbackSettings, ScalerSettings
+from anyrig.units import pluralize
 
 log = logging.getLogger(__name__)
 
@@ -533,12 +540,41 @@ def choose_placement(
 
 
 def list_devices(machine: Machine, choice: DeviceChoice) -> list[Device]:
-    """The device that was chosen, and the others of its kind that can train with it."""
+    """The devices that were chosen, of one kind; beside a single GPU the others of its vendor."""
     first = choice.device
-    if first.kind != "gpu":
-        return [first]
-    alike = (one for one in machine.gpus if one.usable and one.vendor == first.vendor)
-    return list({one.id: one for one in (first, *choice.devices, *alike)}.values())
+    alike = [one for one in choice.devices if one.kind == first.kind]
+    if first.kind == "gpu" and len(choice.devices) == 1:
+        alike += [one for one in machine.gpus if one.usable and one.vendor == first.vendor]
+    return list({one.id: one for one in (first, *alike)}.values())
+
+
+def choose_process_devices(
+    machine: Machine, choice: DeviceChoice, count: int | None, option: str
+) -> list[Device]:
+    """The device of each process; only a CPU is shared.
+
+    Args:
+        machine: where they train.
+        choice: of the device that was asked for.
+        count: of the processes; None is one for each device.
+        option: that asks for so many.
+    """
+    found = list_devices(machine, choice)
+    if count is None:
+        return found
+    if found[0].kind == "gpu" and count > len(found):
+        names = ", ".join(one.name for one in found)
+        raise DeviceUnusableError(
+            f"{count} processes were requested, but this machine has "
+            f"{pluralize(len(found), 'device')} for them: {names}",
+            hint=Message(
+                "Pass {count} or {device}.",
+                count=OptionRef(option, str(len(found))),
+                device=OptionRef("device", "cpu"),
+            ),
+        )
+    check_num_processes(machine, option, count)
+    return [found[number % len(found)] for number in range(count)]
 
 
 def check_devices(
@@ -547,11 +583,4 @@ def check_devices(
     """Refuse more processes than there are GPUs; those on a CPU share it."""
     machine = discover(environment)
     choice = choose_device(machine, [DeviceRequest(device, "flag")] if device else [])
-    found = list_devices(machine, choice)
-    if found[0].kind == "gpu" and count > len(found):
-        names = ", ".join(one.name for one in found)
-        raise DeviceUnusableError(
-            f"{count} devices were requested, but this machine has {len(found)}: {names}",
-            hint=f'Pass devices={len(found)}, or device="cpu" as well.',
-        )
-    check_num_processes(machine, "devices", count)
+    choose_process_devices(machine, choice, count, "devices")

@@ -27,7 +27,7 @@ from anyrig.memory.recovery import ReleasableDevice, run_with_recovery
 from anyrig.precision.scaler import clip_gradients, collect_gradients, gradient_norm
 from anyrig.training import rng
 from anyrig.training.batch import Batch, count_items, slice_batch, slice_length, to_device
-from anyrig.training.distributed.group import Single
+from anyrig.training.distributed.group import Group
 from anyrig.training.losses import CountUnits, Loss, LossOutput, check_loss
 from anyrig.training.memory import is_offloaded
 from anyrig.training.optim import skip_on_device, supports_found_inf
@@ -36,7 +36,6 @@ from anyrig.units import pluralize
 if TYPE_CHECKING:
     from anyrig.precision.policy import PrecisionPolicy
     from anyrig.training.compile import Compiled
-    from anyrig.training.distributed.group import Group
     from anyrig.training.optim import MasterWeights
 
 _EVEN_SHARE = 0.75
@@ -143,7 +142,7 @@ class TrainStep:
         self.reference_units = 0
         """What losses are divided by before all processes' units are known; see `_finish`."""
         self._loss, self._units, self._device = loss, units, torch.device(device)
-        self._group: Group = group or Single()
+        self._group: Group = group or Group()
         self._on_event = on_event
         self._max_norm, self._handle, self._masters = max_norm, handle, masters
         self._compiled = compiled

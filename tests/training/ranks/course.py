@@ -63,10 +63,10 @@ def _skips_a_bad_one(model: Any, optimiser: Any, group: Any, stepper: NoOpScaler
 
 
 def mixed(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Blocks computed in bf16; weights and gradients stay in fp32. One block type is named."""
+    """Blocks computed in bf16; weights and gradients stay in fp32."""
     place = read_rank(environment)
     join(place, torch.device("cpu"), timeout_s=60)
-    group = Fsdp(place.rank, place.size, param_dtype=torch.bfloat16, block_types=("Block",))
+    group = Fsdp(place.rank, place.size, param_dtype=torch.bfloat16)
     model = toy.Model(seed=7)
     group.prepare(model)
     seen = []

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from anyrig.errors import AnyrigError
-from anyrig.training.distributed.ddp import Ddp, Shares
+from anyrig.training.distributed.ddp import Ddp, Shares, Stopwatch
 from anyrig.training.distributed.launch import join, open_group, read_rank
 from tests.training.ranks import model as toy
 
@@ -149,11 +149,27 @@ def twice(environment: Environment, overlap: bool) -> str | float:
     return float(gradient[0, 0])
 
 
+class FixedWatch(Stopwatch):
+    """Seconds that a test has set."""
+
+    seconds = 0.0
+
+    @contextlib.contextmanager
+    def computing(self) -> Iterator[None]:
+        yield
+
+    def read(self) -> float:
+        seconds, self.seconds = self.seconds, 0.0
+        return seconds
+
+
 def measured(environment: Environment) -> dict[str, Any]:
     """The second process takes three times as long for an item; the first one loads ahead."""
     place = read_rank(environment)
     join(place, torch.device("cpu"), timeout_s=60)
-    group = Ddp(place.rank, place.size, Shares(2, "measured"), bucket_bytes=600)
+    shares = Shares(2, "measured")
+    shares.watch = watch = FixedWatch()
+    group = Ddp(place.rank, place.size, shares, bucket_bytes=600)
     model = group.prepare(toy.Model())
     ahead: list[tuple[int, int]] = []
     found: dict[str, Any] = {"shares": [], "grads": [], "losses": []}
@@ -170,7 +186,8 @@ def measured(environment: Environment) -> dict[str, Any]:
         assert not group.finish(ran_out=False).ran_out
         found["grads"].append(toy.flat(model))
         noise = 1 + 0.02 * (step % 3)
-        group.record_speed(count, noise * count * (0.03 if group.rank else 0.01))
+        watch.seconds += noise * count * (0.03 if group.rank else 0.01)
+        group.record_speed(count)
     group.close()
     return found
 

@@ -25,18 +25,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import nn
 
 from anyrig.errors import InvalidInputError, PeerLostError
-from anyrig.training.distributed.group import ReplicatedState, StepTotals, plain_name
+from anyrig.training.distributed.group import Group, StepTotals, plain_name
 
 if TYPE_CHECKING:
     from torch.distributed import Work
@@ -289,16 +288,6 @@ GAIN = 0.05
 """How much shorter a step must get for shares to move."""
 
 
-class SumGroup(Protocol):
-    """Who can add a tensor up over all processes."""
-
-    rank: int
-    size: int
-
-    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The sum, in place."""
-
-
 def divide_items(num_items: int, speeds: Sequence[float]) -> list[int]:
     """Whole numbers that add up to the items, so that the slowest ends as early as it can.
 
@@ -387,10 +376,9 @@ class Shares:
         self._plans = [_SpeedPlan(0, (1.0,) * size)]
         self._taken = 0
         self._batch = size
-        self._samples, self._seconds = 0, 0.0
+        self._samples = 0
         self._steps = -1  # the first step warms up and is not counted
         self._comparisons = 0
-        self._pace: list[float] = []
 
     @property
     def speeds(self) -> tuple[float, ...]:
@@ -410,14 +398,8 @@ class Shares:
         self._batch = num_items
         return sum(counts[:rank]), counts[rank]
 
-    def note(self, samples: int, seconds: float | None, group: SumGroup) -> None:
-        """A step is done. Every process calls it after each of them.
-
-        Args:
-            samples: how many items this process computed.
-            seconds: how long it took; None takes what the stopwatch measured.
-            group: to compare with.
-        """
+    def note(self, samples: int, group: Collective) -> None:
+        """A step is done, with so many items of this process. All call it after each of them."""
         if not self._measured:
             return
         self._steps += 1
@@ -425,26 +407,16 @@ class Shares:
             self.watch.read()
             return
         self._samples += samples
-        if seconds is not None:
-            self._pace.append(samples / max(seconds, 1e-9))
         wait = WAITS[min(self._comparisons, len(WAITS) - 1)]
         if self._steps >= wait:
             self._compare(group)
 
-    def _speed(self) -> float:
-        """Items a second: the middle of what was told, or what the stopwatch saw over all."""
-        measured = self.watch.read()
-        if self._pace:
-            return statistics.median(self._pace)
-        return self._samples / max(measured, 1e-9)
-
-    def _compare(self, group: SumGroup) -> None:
+    def _compare(self, group: Collective) -> None:
         table = torch.zeros(2, group.size, dtype=torch.float64)
-        table[0, group.rank] = self._speed()
+        table[0, group.rank] = self._samples / max(self.watch.read(), 1e-9)
         table[1, group.rank] = self._taken
         group.sum(table)
         self._steps, self._samples = 0, 0
-        self._pace.clear()
         self._comparisons += 1
         speeds = tuple(table[0].tolist())
         if min(speeds) <= 0:  # a process without items has no speed to tell
@@ -527,7 +499,7 @@ def _broadcast(tensor: torch.Tensor) -> None:
     whole.copy_(packed)
 
 
-class Collective:
+class Collective(Group):
     """What every group of several processes does alike. The process group is torch's default one.
 
     Args:
@@ -536,23 +508,18 @@ class Collective:
         shares: how batches are cut.
     """
 
-    lockstep = False
-
     def __init__(self, rank: int, size: int, shares: Shares | None = None) -> None:
         self.rank = rank
         self.size = size
         self.shares = shares or Shares(size)
 
     def share(self, num_items: int) -> tuple[int, int]:
-        """The first and the number of this process' items."""
         return self.shares.next(num_items, self.rank)
 
     def counts(self, num_items: int) -> list[int]:
-        """By the newest speeds."""
         return self.shares.counts(num_items)
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The sum, in place."""
         import torch.distributed as dist
 
         with peer_errors("adding up"):
@@ -560,7 +527,6 @@ class Collective:
         return tensor
 
     def max(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The largest, in place."""
         import torch.distributed as dist
 
         with peer_errors("agreeing"):
@@ -572,19 +538,17 @@ class Collective:
         return -int(self.max(torch.tensor([-number])).item())
 
     def barrier(self) -> None:
-        """Wait for all, on the host."""
         self.sum(torch.zeros(1))
 
     def close(self) -> None:
-        """Leave the group; torch's process group ends."""
         import torch.distributed as dist
 
         if dist.is_initialized():
             dist.destroy_process_group()
 
 
-class Ddp(ReplicatedState, Collective):
-    """Ddp with the whole model each.
+class Ddp(Collective):
+    """Processes with the whole model each.
 
     Args:
         rank: of this process.
@@ -619,9 +583,6 @@ class Ddp(ReplicatedState, Collective):
         self._reducer = Reducer(trained, bucket_bytes=self._bucket_bytes, overlap=self._overlap)
         return model
 
-    def adopt_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Its parameters are the model's already."""
-
     @contextlib.contextmanager
     def _computing(self, last: bool) -> Iterator[None]:
         if last:
@@ -651,11 +612,9 @@ class Ddp(ReplicatedState, Collective):
                 self._reducer.reorder()
         return StepTotals(short > 0, rest[: len(sums)])
 
-    def record_speed(self, samples: int, seconds: float | None = None) -> None:
-        """Called once after each step by all processes: now and then they compare speeds."""
-        self.shares.note(samples, seconds, self)
+    def record_speed(self, samples: int) -> None:
+        self.shares.note(samples, self)
 
     def close(self) -> None:
-        """Leave the group; the model is plain again."""
         self._reducer.close()
         super().close()

@@ -3,7 +3,7 @@
 The repeated blocks are gathered one at a time while they compute, the rest of the model as one.
 Gradients are added up: losses are weighted by their share of the global units.
 
-Ddp wait for each other inside every block. So all run the same number of micro batches, and
+They wait for each other inside every block. So all run the same number of micro batches, and
 a process that runs out of memory in the middle of a step leaves the others waiting inside a block:
 that cannot be settled within the step. It asks for a smaller micro batch and ends with the exit
 code `RESTART_CODE`; `launch` then starts all of them again, and they resume from the last
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Fsdp(Collective):
-    """Ddp with a part of the model each.
+    """Processes with a part of the model each.
 
     Args:
         rank: of this process.
@@ -47,11 +47,7 @@ class Fsdp(Collective):
         device: what this process computes on.
         param_dtype: the format that weights are gathered in, such as bf16, for half the travel;
             the forward pass still wants autocast, since buffers are not cast. None gathers them
-            as they are.
-        reduce_dtype: the format that gradients are added up in; fp32 unless said otherwise.
-        block_types: class names of the blocks; found by themselves when empty.
-        sync_every_micro: add gradients up after every micro batch: more travel, and whole
-            gradients are never kept from one micro batch to the next.
+            as they are. Gradients of gathered bf16 are added up in fp32.
     """
 
     lockstep = True
@@ -63,16 +59,10 @@ class Fsdp(Collective):
         device: torch.device | None = None,
         *,
         param_dtype: torch.dtype | None = None,
-        reduce_dtype: torch.dtype | None = None,
-        block_types: tuple[str, ...] = (),
-        sync_every_micro: bool = False,
     ) -> None:
         super().__init__(rank, size)
         self._device = device or torch.device("cpu")
         self._param_dtype = param_dtype
-        self._reduce_dtype = reduce_dtype or (torch.float32 if param_dtype else None)
-        self._block_types = block_types
-        self._sync_every_micro = sync_every_micro
         self._root: nn.Module | None = None
         self._before: dict[str, weakref.ref[torch.Tensor]] = {}
 
@@ -84,14 +74,18 @@ class Fsdp(Collective):
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
+        from anyrig.training.memory import find_blocks
+
         broadcast_from_first(model)
         self._before = {name: weakref.ref(one) for name, one in model.named_parameters()}
         mesh = init_device_mesh(self._device.type, (self.size,))
         policy = MixedPrecisionPolicy(
-            param_dtype=self._param_dtype, reduce_dtype=self._reduce_dtype
+            param_dtype=self._param_dtype,
+            reduce_dtype=torch.float32 if self._param_dtype else None,
         )
-        for block in self._find_blocks(model):
-            fully_shard(block, mesh=mesh, mp_policy=policy)
+        with contextlib.suppress(InvalidSettingError):  # nothing repeats: it is gathered as one
+            for block in find_blocks(model).values():
+                fully_shard(block, mesh=mesh, mp_policy=policy)
         fully_shard(model, mesh=mesh, mp_policy=policy)
         for part in _list_shards(model):
             # Sums, not means: and as plain sums, since gloo knows no sum of multiples.
@@ -99,16 +93,6 @@ class Fsdp(Collective):
             part.set_force_sum_reduction_for_comms(True)
         self._root = model
         return model
-
-    def _find_blocks(self, model: nn.Module) -> list[nn.Module]:
-        from anyrig.training.memory import find_blocks
-
-        try:
-            return list(find_blocks(model, self._block_types).values())
-        except InvalidSettingError:
-            if self._block_types:
-                raise
-            return []  # nothing repeats: the model is gathered as one
 
     def adopt_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Point an optimizer that was made before `prepare` at the parts, by name."""
@@ -143,7 +127,7 @@ class Fsdp(Collective):
 
     def accumulate(self, *, last: bool) -> AbstractContextManager[object]:
         """Around a micro batch; gradients are added up and cut in the last one."""
-        return self._set_sync(last or self._sync_every_micro)
+        return self._set_sync(last)
 
     @contextlib.contextmanager
     def _set_sync(self, sync: bool) -> Iterator[None]:
@@ -160,9 +144,6 @@ class Fsdp(Collective):
         if ran_out or not sums:
             return StepTotals(ran_out, list(sums))
         return StepTotals(False, self.sum(torch.tensor(sums, dtype=torch.float64)).tolist())
-
-    def record_speed(self, samples: int, seconds: float | None = None) -> None:
-        """Not compared: processes wait for each other in every block."""
 
     def state_dict(self, model: nn.Module) -> dict[str, torch.Tensor]:
         """Whole weights on the host in the first process, none in the others."""

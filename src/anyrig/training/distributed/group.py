@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -27,18 +27,19 @@ class StepTotals(NamedTuple):
     """Over all processes."""
 
 
-class Group(Protocol):
-    """The processes that train one model together."""
+class Group:
+    """The processes that train one model together; this one is a process by itself."""
 
-    rank: int
-    size: int
-    lockstep: bool
+    rank = 0
+    size = 1
+    lockstep = False
     """Whether processes wait for each other inside a micro batch, validation included: all run the
-    same number of them, and a shortage is answered by a new start (`restarting`), not by `settle`.
+    same number of them, and a shortage is answered by a new start (`restarting`), not by `finish`.
     """
 
     def prepare(self, model: nn.Module) -> nn.Module:
         """The model as the group trains it: the same weights everywhere, or a shard of them."""
+        return model
 
     def adopt_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         """Point an optimizer made before `prepare` at the parameters that the model has now."""
@@ -48,12 +49,15 @@ class Group(Protocol):
 
         Called once for each batch by every process, in order; it may be ahead of the steps.
         """
+        return 0, num_items
 
     def counts(self, num_items: int) -> list[int]:
         """How many items of a batch each process gets from now on."""
+        return [num_items]
 
     def accumulate(self, *, last: bool) -> AbstractContextManager[object]:
         """Around forward and backward of a micro batch; gradients travel in the last one."""
+        return contextlib.nullcontext()
 
     def finish(self, *, ran_out: bool, sums: Sequence[float] = ()) -> StepTotals:
         """Wait for the sums of the gradients, and add up what else processes must agree on.
@@ -61,32 +65,39 @@ class Group(Protocol):
         Called once by every process after its micro batches, or where one of them ran out. The
         only exchange of a step beside the gradients.
         """
+        return StepTotals(ran_out, list(sums))
 
     def sum(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum over all processes, in place; on the host or on the device."""
+        return tensor
 
     def max(self, tensor: torch.Tensor) -> torch.Tensor:
         """The largest over all processes, in place."""
+        return tensor
 
     def min(self, number: int) -> int:
         """The smallest of a host number over all processes."""
+        return number
 
-    def record_speed(self, samples: int, seconds: float | None = None) -> None:
-        """How long this process computed for its items, for shares by speed.
+    def record_speed(self, samples: int) -> None:
+        """How many items this process computed in a step, for shares by speed.
 
-        Called by every process after each step, as it may be collective; without seconds, what
-        passed inside `micro` counts, measured on the device.
+        Called by every process after each step, as it may be collective.
         """
 
     def state_dict(self, model: nn.Module) -> dict[str, torch.Tensor]:
         """All weights and buffers whole, under the plain model's names; collective. May be empty
-        in processes other than the first.
+        in processes other than the first. Copy them before the next step.
         """
+        return plain_state_dict(model)
 
     def optimizer_state_dict(
         self, model: nn.Module, optimizer: torch.optim.Optimizer
     ) -> dict[str, Any]:
-        """The optimizer's whole `state_dict`, parameters by name instead of number; collective."""
+        """The optimizer's whole `state_dict`, parameters by name instead of number; collective.
+        Copy it before the next step.
+        """
+        return named_optimizer_state(model, optimizer)
 
     def load_state_dict(
         self,
@@ -95,7 +106,12 @@ class Group(Protocol):
         weights: Mapping[str, torch.Tensor],
         optimizer_state: Mapping[str, Any] | None,
     ) -> None:
-        """Put whole weights and state back, whatever number of processes they came from."""
+        """Put whole weights and state back, whatever number of processes they came from; every
+        process reads them all.
+        """
+        load_weights(model, weights)
+        if optimizer is not None and optimizer_state is not None:
+            load_optimizer_state(model, optimizer, optimizer_state)
 
     def barrier(self) -> None:
         """Wait for all."""
@@ -212,32 +228,6 @@ def load_weights(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
     model.load_state_dict({real[name]: value for name, value in weights.items()}, strict=False)
 
 
-class ReplicatedState:
-    """What a group keeps and loads where every process has all of the model."""
-
-    def state_dict(self, model: nn.Module) -> dict[str, torch.Tensor]:
-        """This process' weights, which are everybody's; copy them before the next step."""
-        return plain_state_dict(model)
-
-    def optimizer_state_dict(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer
-    ) -> dict[str, Any]:
-        """This process' state, which is everybody's; copy it before the next step."""
-        return named_optimizer_state(model, optimizer)
-
-    def load_state_dict(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer | None,
-        weights: Mapping[str, torch.Tensor],
-        optimizer_state: Mapping[str, Any] | None,
-    ) -> None:
-        """Put weights and state back; every process reads them all."""
-        load_weights(model, weights)
-        if optimizer is not None and optimizer_state is not None:
-            load_optimizer_state(model, optimizer, optimizer_state)
-
-
 _SHOWN = 3
 _PREFIXES = ("module.", "_orig_mod.", "model.", "transformer.", "base_model.model.")
 
@@ -291,54 +281,3 @@ def _suggest_fix(wanted: Mapping[str, object], weights: Mapping[str, object]) ->
         if {name.removeprefix(prefix) for name in wanted} == set(weights):
             return f"The names differ by {prefix!r} alone: put it before the weights' names."
     return "Build the model with the settings that the checkpoint was made with."
-
-
-class Single(ReplicatedState):
-    """One process that trains by itself."""
-
-    rank = 0
-    size = 1
-    lockstep = False
-
-    def prepare(self, model: nn.Module) -> nn.Module:
-        """The model as it is."""
-        return model
-
-    def adopt_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Its parameters are the model's already."""
-
-    def share(self, num_items: int) -> tuple[int, int]:
-        """All of them."""
-        return 0, num_items
-
-    def counts(self, num_items: int) -> list[int]:
-        """All of them."""
-        return [num_items]
-
-    def accumulate(self, *, last: bool) -> AbstractContextManager[object]:
-        """Nothing travels."""
-        return contextlib.nullcontext()
-
-    def finish(self, *, ran_out: bool, sums: Sequence[float] = ()) -> StepTotals:
-        return StepTotals(ran_out, list(sums))
-
-    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor itself."""
-        return tensor
-
-    def max(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor itself."""
-        return tensor
-
-    def min(self, number: int) -> int:
-        """The number itself."""
-        return number
-
-    def record_speed(self, samples: int, seconds: float | None = None) -> None:
-        """There is nobody to be compared with."""
-
-    def barrier(self) -> None:
-        """Nobody to wait for."""
-
-    def close(self) -> None:
-        """Nothing to leave."""

@@ -1,38 +1,36 @@
-"""One process for each device, started together: torch elastic in a child process.
+"""One process for each device, started together by torch elastic.
 
     launch(["train.py", "--fast"], 4, environment=os.environ)
     group = open_group("auto", os.environ, device)   # in each; one process is a group of one
 
-`python -m anyrig.training.distributed.launch agent ...` is torchrun whose failures are written down
-instead of printed, `... entry ...` what each process runs first: the script, and a report of how it
-ended. Ctrl-C is passed on once, so that the processes can keep what they have; a second one kills.
-When the launching process is killed the others end too. A process that ran out of memory where
-nobody can go on without it asks for a new start of all, with a smaller micro batch.
+Each process runs `python -m anyrig.training.distributed.launch SCRIPT ...`, which runs the script
+and reports how it failed. Ctrl-C is passed on once, so that the processes can save what they have;
+a second one kills. When the launching process is killed the others end too. A process that ran out
+of memory where nobody can go on without it asks for a new start of all, with a smaller micro batch.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import multiprocessing
-import multiprocessing.connection
 import os
 import runpy
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 import traceback
+import uuid
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeVar
 
-from anyrig.backends.process import ChildModule, module_command, start_module
+from anyrig.backends.process import child_environment, module_command
 from anyrig.errors import (
     AnyrigError,
     InvalidSettingError,
@@ -48,7 +46,6 @@ T = TypeVar("T")
 
 if TYPE_CHECKING:
     import torch
-    from torch._C._distributed_c10d import Store
 
     from anyrig.training.distributed.group import Group
 
@@ -72,9 +69,7 @@ class RankInfo(NamedTuple):
     """Counted on its machine: which of the machine's devices is its own."""
     address: str = "127.0.0.1"
     port: int = 0
-    """Of the first process, where all meet."""
-    store_there: bool = False
-    """Whether the launcher serves the meeting point; the first process does so otherwise."""
+    """Where all meet."""
 
 
 def read_rank(environment: Mapping[str, str]) -> RankInfo:
@@ -102,7 +97,6 @@ def read_rank(environment: Mapping[str, str]) -> RankInfo:
         numbers["LOCAL_RANK"],
         environment.get("MASTER_ADDR") or "127.0.0.1",
         numbers["MASTER_PORT"],
-        environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
     )
 
 
@@ -163,17 +157,15 @@ def join(
     import torch
     import torch.distributed as dist
 
-    chosen = backends or choose_backends(device.type)
-    patience = timedelta(seconds=timeout_s)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     try:
         dist.init_process_group(
-            chosen,
-            store=_open_store(place, patience),
+            backends or choose_backends(device.type),
+            init_method=f"tcp://{place.address}:{place.port}",
             rank=place.rank,
             world_size=place.size,
-            timeout=patience,
+            timeout=timedelta(seconds=timeout_s),
         )
     except RuntimeError as error:
         if "by peer" in str(error):  # closed or reset: it was there, and is gone again
@@ -187,21 +179,6 @@ def join(
             f"within {timeout_s:g} s",
             hint="See that all were started, with the same WORLD_SIZE, and can reach that address.",
         ) from error
-
-
-def _open_store(place: RankInfo, patience: timedelta) -> Store:
-    import torch.distributed as dist
-
-    serves = place.rank == 0 and not place.store_there
-    return dist.TCPStore(  # type: ignore[attr-defined]  # there, not in its `__all__`
-        place.address,
-        place.port,
-        place.size,
-        is_master=serves,
-        timeout=patience,
-        wait_for_workers=False,
-        multi_tenant=serves,
-    )
 
 
 def open_group(
@@ -232,9 +209,9 @@ def open_group(
 
     word, place, device = parse_strategy(strategy), read_rank(environment), torch.device(device)
     if place.size == 1:
-        from anyrig.training.distributed.group import Single
+        from anyrig.training.distributed.group import Group
 
-        return Single()
+        return Group()
     join(place, device, timeout_s=timeout_s)
     if word == "fsdp":
         from anyrig.training.distributed.fsdp import Fsdp
@@ -263,10 +240,12 @@ def gather(value: T, size: int) -> list[T]:
 
 _MODULE = "anyrig.training.distributed.launch"
 _END_S = 15.0
-"""How long the others have after one failed: to see that it is gone, and to say so."""
+"""How long a process has to save what it has after its launcher is gone."""
 _PEER_LOST = "PeerLostError"
 """Who says this tells of another's end."""
 _HINT = "Its output above says more. Resume the run once it is put right."
+_REPORT_FILE = "TORCHELASTIC_ERROR_FILE"
+"""Where a process reports its failure: torch elastic puts it into its environment."""
 
 
 class Failure(NamedTuple):
@@ -306,10 +285,11 @@ def launch(
     """
     if nproc < 1:
         raise InvalidSettingError(f"nproc is {nproc}", hint="Start one process or more.")
-    own = _build_environment(environment, nproc, cores)
+    own = child_environment(_build_environment(environment, nproc, cores))
+    command = module_command(_MODULE, *words)
     return _run_with_restarts(
-        lambda: _launch_once(words, nproc, own), nproc, restarts, on_message
-    )  # fmt: skip
+        lambda: _run_agent(command[0], command[1:], nproc, own), nproc, restarts, on_message
+    )
 
 
 def _run_with_restarts(
@@ -352,56 +332,104 @@ def _build_environment(
     return {"OMP_NUM_THREADS": str(max(1, cores // nproc)), **environment}
 
 
-def _launch_once(
-    words: Sequence[str], nproc: int, environment: Mapping[str, str]
+def _run_agent(
+    entrypoint: str | Callable[[], None],
+    words: Sequence[str],
+    nproc: int,
+    environment: Mapping[str, str],
 ) -> Failure | None:
-    with tempfile.TemporaryDirectory(prefix="anyrig-launch-") as reports:
-        child = start_module(
-            _MODULE, environment, "agent", reports, str(nproc), *words,
-            stdin=subprocess.DEVNULL, stdout=None, stderr=None,
-        )  # fmt: skip
-        code = _wait_for_child(child)
-        return find_first_failure(Path(reports), code) if code else None
+    """Run a command, or a function in forks of this process, by an agent of torch elastic."""
+    from torch.distributed.elastic.agent.server.api import WorkerSpec
+    from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, LogsDest
+    from torch.distributed.elastic.rendezvous import RendezvousParameters
+    from torch.distributed.elastic.rendezvous.registry import get_rendezvous_handler
+
+    class Processes(DefaultLogsSpecs):
+        def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
+            for one in envs.values():
+                # What the agent copies from this process may be set otherwise.
+                copied = {name: environment[name] for name in _COPIED if name in environment}
+                one.update({**environment, **one, **copied})
+            return super().reify(envs)
+
+    with (
+        tempfile.TemporaryDirectory(prefix="anyrig-launch-", ignore_cleanup_errors=True) as folder,
+        _around_agent(),
+    ):
+        meeting = RendezvousParameters(
+            "c10d", "localhost:0", uuid.uuid4().hex, 1, 1, local_addr="localhost"
+        )
+        handler = get_rendezvous_handler(meeting)
+        arguments = tuple(word.replace("$", "$$") for word in words)  # the agent fills in $NAMES
+        spec = WorkerSpec(
+            "trainer", nproc, handler, entrypoint=entrypoint, args=arguments, max_restarts=0
+        )
+        try:
+            result = LocalElasticAgent(spec, Processes(folder), start_method="fork").run()
+        finally:
+            handler.shutdown()
+        if not result.is_failed():
+            return None
+        reports = [json.loads(path.read_text()) for path in Path(folder).rglob("error.json")]
+        ends = {rank: failed.exitcode for rank, failed in result.failures.items()}
+        return find_first_failure([row for row in reports if "kind" in row], ends)
 
 
-def _wait_for_child(child: ChildModule) -> int:
-    """Its exit code; a Ctrl-C is passed on and raised once all have ended."""
+_COPIED = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
+
+
+@contextlib.contextmanager
+def _around_agent() -> Iterator[None]:
+    """Without the agent's log, and with the signal handlers from before afterwards.
+
+    It passes signals on to its processes, waits for them, and raises SignalException here.
+    """
+    from torch.distributed.elastic.multiprocessing import SignalException
+
+    before = {number: signal.getsignal(number) for number in signal.valid_signals()}
+    handled = [
+        name for name in ("SIGINT", "SIGTERM")
+        if before[getattr(signal, name)] is not signal.SIG_IGN  # such as a job in the background
+    ]  # fmt: skip
+    os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = ",".join(handled)
+    log = logging.getLogger("torch.distributed.elastic")
+    silent = logging.NullHandler()
+    log.addHandler(silent)
+    log.propagate = False
     try:
-        return child.wait()
-    except KeyboardInterrupt:
-        if os.name == "posix":  # on Windows the console has told all of them
-            child.send_signal(signal.SIGINT)
-        child.wait()
-        raise
+        yield
+    except SignalException as stopped:
+        if stopped.sigval == signal.SIGINT:
+            raise KeyboardInterrupt from None
+        raise SystemExit(128 + int(stopped.sigval)) from None
     finally:
-        if child.poll() is None:  # a second Ctrl-C, or something worse
-            child.kill()  # its processes see that it is gone
-            child.wait()
+        log.propagate = True
+        log.removeHandler(silent)
+        for number, handler in before.items():
+            if handler is not None and signal.getsignal(number) is not handler:
+                signal.signal(number, handler)
 
 
-def find_first_failure(reports: Path, code: int) -> Failure:
-    """Who failed first, by what the processes and torchrun wrote down.
+def find_first_failure(reports: list[dict[str, Any]], ends: Mapping[int, int]) -> Failure:
+    """Who failed first, by what the processes reported, and by their exit codes.
 
     A process that asks for a new start comes before all others; one that only saw another end
-    comes last, as do those that torchrun ended itself.
+    comes last, as do those that were ended after a failure.
     """
-    rows = [_read_json(path) for path in reports.glob("rank*.json")]
-    ends: dict[str, int] = _read_json(reports / AGENT_FILE)
-    rows.sort(key=lambda one: (one["code"] != RESTART_CODE, one["kind"] == _PEER_LOST, one["time"]))
-    if rows and rows[0]["kind"] != _PEER_LOST:
-        return _to_failure(rows[0])
-    silent = {
-        rank: end for rank, end in ends.items() if not (reports / f"rank{rank}.json").exists()
-    }
-    for rank, end in sorted(silent.items(), key=lambda pair: pair[1] == -signal.SIGTERM):
-        return Failure(int(rank), end, _describe_exit(end), _HINT)
-    for one in rows:
-        return _to_failure(one)
-    return Failure(0, code, f"torchrun ended with exit code {code}", _HINT)
+    reports.sort(key=lambda row: (
+        row["code"] != RESTART_CODE, row["kind"] == _PEER_LOST, row["time"]
+    ))  # fmt: skip
+    if reports and reports[0]["kind"] != _PEER_LOST:
+        return _to_failure(reports[0])
+    silent = {rank: code for rank, code in ends.items() if rank not in {r["rank"] for r in reports}}
+    for rank, code in sorted(silent.items(), key=lambda pair: pair[1] == -signal.SIGTERM):
+        return Failure(rank, code, _describe_exit(code), _HINT)
+    return _to_failure(reports[0])
 
 
 def _to_failure(row: Mapping[str, Any]) -> Failure:
-    message, hint = (load_message(row[name]) for name in ("message", "hint"))
+    message, hint = (load_message(row[name]) for name in ("text", "hint"))
     return Failure(row["rank"], row["code"], message, hint or _HINT)
 
 
@@ -414,13 +442,6 @@ def _describe_exit(code: int) -> str:
         name = f"signal {-code}"
     why = ", as the system does when the host's memory runs out" if name == "SIGKILL" else ""
     return f"it was killed by {name}{why}"
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
 
 
 # -- from within a program ------------------------------------------------------------------------
@@ -504,80 +525,25 @@ def _fork(
             "program to a file and run it with python.",
         )
 
-    _run_with_restarts(
-        lambda: _fork_once(function, nproc, environment), nproc, 10, on_message
-    )  # fmt: skip
+    def run_rank() -> None:
+        os.setsid()  # Ctrl-C comes from the agent alone
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if torch is not None:
+            torch.set_num_threads(1)  # the parent's threads are not here, and a pool waits for them
+        code = _run_reported(lambda: function(dict(os.environ)))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        if code:
+            raise SystemExit(code)
 
-
-def _fork_once(
-    function: Callable[[Mapping[str, str]], object], nproc: int, environment: Mapping[str, str]
-) -> Failure | None:
-    context: Any = multiprocessing.get_context("fork")
-    with tempfile.TemporaryDirectory(prefix="anyrig-launch-") as reports, warnings.catch_warnings():
+    with warnings.catch_warnings():
         # Python warns of threads, which a notebook always has; those of torch are not used again.
         warnings.simplefilter("ignore", DeprecationWarning)
-        common = {
-            **environment, "WORLD_SIZE": str(nproc), "LOCAL_WORLD_SIZE": str(nproc),
-            "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()),
-        }  # fmt: skip
-        children = []
-        for rank in range(nproc):
-            own = {**common, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-            child = context.Process(target=_run_forked, args=(function, Path(reports), own))
-            child.start()
-            children.append(child)
-        codes = _wait_for(children)
-        if not any(codes):
-            return None
-        ends = {str(rank): code for rank, code in enumerate(codes) if code}
-        write_atomic(Path(reports) / AGENT_FILE, json.dumps(ends))
-        return find_first_failure(Path(reports), next(filter(None, codes)))
-
-
-def _wait_for(children: Sequence[Any]) -> list[int]:
-    """Their exit codes. After a failure the others have a while to see it."""
-    try:
-        running = {child.sentinel: child for child in children}
-        while running:
-            failed = any(child.exitcode for child in children)
-            ended = multiprocessing.connection.wait(list(running), _END_S if failed else None)
-            for sentinel in ended:
-                running.pop(sentinel).join()
-            if failed and not ended:
-                break
-    except KeyboardInterrupt:
-        for child in children:
-            if child.is_alive():
-                os.kill(child.pid, signal.SIGINT)
-        for child in children:
-            child.join()
-        raise
-    finally:
-        for child in children:
-            if child.is_alive():
-                child.kill()
-            child.join()
-    return [child.exitcode for child in children]
-
-
-def _run_forked(
-    function: Callable[[Mapping[str, str]], object], reports: Path, own: Mapping[str, str]
-) -> None:
-    import torch
-
-    torch.set_num_threads(1)  # the parent's threads are not here, and a pool waits for them
-    os.environ.update(own)
-    end_with_parent(lambda: os._exit(1))
-    code = _run_reported(reports, lambda: function(own))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)  # what ends with the notebook's process is not this one's to end
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+        warnings.filterwarnings("ignore", "Unable to enable fault handler")
+        _run_with_restarts(
+            lambda: _run_agent(run_rank, (), nproc, environment), nproc, 10, on_message
+        )
 
 
 # -- restarting with a smaller micro batch --------------------------------------------------------
@@ -615,64 +581,67 @@ def request_restart(folder: Path, micro_batch: int) -> NoReturn:
     raise SystemExit(RESTART_CODE)
 
 
-# -- the agent ------------------------------------------------------------------------------------
-
-
-AGENT_FILE = "agent.json"
-
-
-def run_agent(words: Sequence[str]) -> int:
-    """Run the processes until all are done or one fails; the exit code."""
-    reports, nproc, *words = words
-    # torchrun passes a signal on to its processes and waits for them before it kills.
-    end_with_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
-    logging.disable(logging.ERROR)  # the launcher says in words what torchrun would log
-    from torch.distributed.elastic.multiprocessing import SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.run import parse_args, run
-
-    options = ["--standalone", "--nproc-per-node", nproc, "--local-addr", "localhost"]
-    _, _, script, module = module_command(_MODULE)
-    try:
-        run(parse_args([*options, script, module, "entry", reports, *words]))  # type: ignore[no-untyped-call]  # torch's own
-    except ChildFailedError as failed:
-        ends = {str(rank): one.exitcode for rank, one in failed.failures.items()}
-        write_atomic(Path(reports) / AGENT_FILE, json.dumps(ends))
-        return 1
-    except SignalException as stopped:
-        return 128 + int(stopped.sigval)
-    return 0
-
-
-# -- the entry of each process --------------------------------------------------------------------
+# -- in each process ------------------------------------------------------------------------------
 
 
 INTERRUPTED = 130
 
 
-def run_entry(words: Sequence[str]) -> int:
-    """Run the words; the exit code."""
-    reports, *words = words
-    end_with_parent(lambda: os._exit(1))
-    return _run_reported(Path(reports), lambda: _run_program(words))
-
-
-def _run_reported(reports: Path, function: Callable[[], object]) -> int:
+def _run_reported(function: Callable[[], object]) -> int:
+    """Run a function, and report its failure; the exit code."""
+    _end_with_launcher()
     try:
         function()
     except AnyrigError as error:
-        _write_failure(reports, error.exit_code, type(error).__name__, error.message, error.hint)
+        _write_failure(error.exit_code, type(error).__name__, error.message, error.hint)
         return error.exit_code
     except SystemExit as leaving:
-        return _report_exit(reports, leaving.code)
+        return _report_exit(leaving.code)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001  whatever the script raises ends this process
         message = "".join(traceback.format_exception_only(error)).strip()
-        _write_failure(reports, 1, type(error).__name__, message, "")
+        _write_failure(1, type(error).__name__, message, "")
         traceback.print_exc()
         return 1
     return 0
+
+
+def _report_exit(code: object) -> int:
+    if code is None or code == 0:
+        return 0
+    number = code if isinstance(code, int) else 1
+    message = f"it ended with exit code {number}" if isinstance(code, int) else str(code)
+    _write_failure(number, "SystemExit", message, "")
+    return number
+
+
+def _write_failure(code: int, kind: str, message: str, hint: str) -> None:
+    rank = int(os.environ["RANK"])  # the agent's word on who this is; nothing else is read
+    texts = {"text": dump_message(message), "hint": dump_message(hint)}
+    # The agent reads `message`.
+    row = {"message": kind, "rank": rank, "code": code, "kind": kind, **texts, "time": time.time()}
+    write_atomic(Path(os.environ[_REPORT_FILE]), json.dumps(row))
+
+
+_LOOK_S = 0.5
+
+
+def _end_with_launcher() -> None:
+    """End this process once its launcher is gone, or has given up and removed the reports.
+
+    The system gives an orphan another parent. Windows does not.
+    """
+    parent, reports = os.getppid(), Path(os.environ[_REPORT_FILE]).parent
+
+    def look() -> None:
+        while os.getppid() == parent and reports.is_dir():
+            time.sleep(_LOOK_S)
+        os.kill(os.getpid(), signal.SIGTERM)  # a trainer saves what it has
+        time.sleep(_END_S)
+        os._exit(1)
+
+    threading.Thread(target=look, name="parent", daemon=True).start()
 
 
 def _run_program(words: Sequence[str]) -> None:
@@ -685,41 +654,6 @@ def _run_program(words: Sequence[str]) -> None:
         runpy.run_path(words[0], run_name="__main__")
 
 
-def _report_exit(reports: Path, code: object) -> int:
-    if code is None or code == 0:
-        return 0
-    number = code if isinstance(code, int) else 1
-    message = f"it ended with exit code {number}" if isinstance(code, int) else str(code)
-    _write_failure(reports, number, "SystemExit", message, "")
-    return number
-
-
-def _write_failure(reports: Path, code: int, kind: str, message: str, hint: str) -> None:
-    rank = int(os.environ["RANK"])  # torchrun's word on who this is; nothing else is read
-    texts = {"message": dump_message(message), "hint": dump_message(hint)}
-    row = {"rank": rank, "code": code, "kind": kind, **texts}
-    write_atomic(reports / f"rank{rank}.json", json.dumps({**row, "time": time.time()}))
-
-
-_LOOK_S = 0.5
-
-
-def end_with_parent(end: Callable[[], None]) -> None:
-    """Call a function from a thread once the parent process is gone, however it went.
-
-    The system gives an orphan another parent, which is seen here. Windows does not.
-    """
-    parent = os.getppid()
-
-    def look() -> None:
-        while os.getppid() == parent:
-            time.sleep(_LOOK_S)
-        end()
-
-    threading.Thread(target=look, name="parent", daemon=True).start()
-
-
-_ROLES = {"agent": run_agent, "entry": run_entry}
-
 if __name__ == "__main__":
-    raise SystemExit(_ROLES[sys.argv[1]](sys.argv[2:]))
+    program = sys.argv[1:]
+    raise SystemExit(_run_reported(lambda: _run_program(program)))
