@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from anyrig.errors import InvalidInputError, StorageError
 from anyrig.training.export import export_folder, export_onnx, replace_folder
-from anyrig.training.models.convnet import ConvNet, ConvShape
 from anyrig.training.models.gpt import gpt
+from anyrig.training.models.vision import ConvNet, ConvShape
 
 transformers = pytest.importorskip("transformers")
 

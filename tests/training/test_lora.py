@@ -14,7 +14,7 @@ from torch import nn
 from anyrig.errors import InvalidInputError, InvalidSettingError, MissingPackageError
 from anyrig.training import Trainer
 from anyrig.training.lora import LoraConfig, add_lora, load_lora, merge_lora, save_lora
-from anyrig.training.tasks import Task, build_task, tokens
+from anyrig.training.tasks import Task, build_task, corpus
 from anyrig.training.tasks.classifier import add_adapter, classifier, from_folder
 from anyrig.training.tasks.texts import Cutter
 from tests.documents.engines.toy import encoder
@@ -32,7 +32,7 @@ def place(tmp_path: Path) -> Path:
     shape = {"n_embd": 32, "n_layer": 2, "n_head": 2, "n_positions": 64, "vocab_size": 257}
     config = transformers.GPT2Config(**shape, bos_token_id=256, eos_token_id=256)
     transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "base")
-    tokens.build_byte_tokenizer().save(tmp_path / "base" / "tokenizer.json")
+    corpus.build_byte_tokenizer().save(tmp_path / "base" / "tokenizer.json")
     (tmp_path / "a.txt").write_text(VERSE * 40, encoding="utf-8")
     return tmp_path
 

@@ -19,7 +19,7 @@ import torch
 
 from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training import TrainConfig, Trainer
-from anyrig.training.tasks import Task, build_task, corpus, tokens
+from anyrig.training.tasks import Task, build_task, corpus
 from examples.train.make_images import make
 
 VERSE = "The tide comes in, the tide goes out, and no clock minds.\n"
@@ -107,7 +107,7 @@ def test_a_manifest_gives_texts_and_files(place: Path, tokenizer: str) -> None:
         "vocabulary": 300,
     }
     task = made(place, **chosen)
-    words = tokens.build_byte_tokenizer() if tokenizer == "bytes" else task.finish.words  # type: ignore[union-attr]
+    words = corpus.build_byte_tokenizer() if tokenizer == "bytes" else task.finish.words  # type: ignore[union-attr]
     row = np.fromfile(task.data.row.path, task.data.row.kind).tolist()
     other = (place / "text" / "b.md").read_text(encoding="utf-8")
     first, second = ([*map(int, one)] for one in words.encode([VERSE * 20, other]))
@@ -149,7 +149,7 @@ def _family(place: Path, family: str) -> str | dict[str, Any]:
         )
         model = transformers.BloomForCausalLM(config)
     model.save_pretrained(place / family)
-    tokens.build_byte_tokenizer().save(place / family / "tokenizer.json")
+    corpus.build_byte_tokenizer().save(place / family / "tokenizer.json")
     return f"./{family}"
 
 
@@ -163,7 +163,7 @@ def test_packed_documents_have_the_loss_that_they_have_alone(place: Path, family
     batch = torch.utils.data.default_collate([task.data[0]])
     assert task.units is not None
     sums, counts = [], []
-    words = tokens.build_byte_tokenizer()
+    words = corpus.build_byte_tokenizer()
     task.model.eval()
     with torch.no_grad():
         packed = task.loss(task.model, batch)
@@ -209,7 +209,7 @@ def test_a_document_ends_with_the_token_that_its_folder_names(place: Path) -> No
         made(place, "first", model=str(folder), separate_documents=True, context=8)
     for ends in ("<stop>", {"content": "<stop>"}):
         (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": ends}))
-        assert tokens.load_tokenizer(folder).end == 0
+        assert corpus.load_tokenizer(folder).end == 0
 
 
 def test_a_family_whose_attention_crosses_documents_is_refused(place: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_file_that_cannot_be_read_is_named_and_the_rest_is_taken(place: Path) 
     for _ in range(2):  # the second time from the run's folder
         task = made(place)
         assert sorted(Path(one).name for one in task.skipped) == ["c.pdf", "empty.txt"]
-    text = tokens.build_byte_tokenizer().decode(_all(task))
+    text = corpus.build_byte_tokenizer().decode(_all(task))
     assert text.count(VERSE) == 41
     assert "潮" in text
 
@@ -283,11 +283,11 @@ def test_links_that_lead_out_of_a_folder_or_a_pattern_are_left_out(
 
 
 def test_bytes_equal_the_tokenizer_that_is_written_for_others(tmp_path: Path) -> None:
-    words = tokens.build_byte_tokenizer()
+    words = corpus.build_byte_tokenizer()
     text = "Hé, 潮! \x00\x7f <|endoftext|>\r\n\t" + "".join(map(chr, range(256)))
     ours = next(words.encode([text])).tolist()
     words.save(tmp_path / "tokenizer.json")
-    theirs = tokens.load_tokenizer(tmp_path / "tokenizer.json")
+    theirs = corpus.load_tokenizer(tmp_path / "tokenizer.json")
     assert ours == list(text.encode())
     assert next(theirs.encode([text])).tolist() == ours
     assert words.decode(ours) == text
@@ -298,7 +298,7 @@ def test_bytes_equal_the_tokenizer_that_is_written_for_others(tmp_path: Path) ->
 
 def test_a_tokenizer_trained_on_the_text_is_shorter_and_loses_nothing(place: Path) -> None:
     task = made(place, tokenizer="train", vocabulary=300, validation=0)
-    kept = tokens.load_tokenizer(place / "run" / "tokenizer-300.json")
+    kept = corpus.load_tokenizer(place / "run" / "tokenizer-300.json")
     assert kept.size == 300
     assert task.model.get_parameter("tokens.weight").shape[0] == 320
     assert task.data.row.num_tokens < task.data.row.num_bytes * 0.6
@@ -365,13 +365,13 @@ def test_a_row_of_tokens_made_before_is_taken(place: Path) -> None:
 
 def test_a_folder_from_before_tokenizer_json_is_read(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
-    words = tokens.train_tokenizer([VERSE] * 9, 280)
+    words = corpus.train_tokenizer([VERSE] * 9, 280)
     model = json.loads(words.text())["model"]
     (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"]))
     merges = [one if isinstance(one, str) else " ".join(one) for one in model["merges"]]
     (tmp_path / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2"}))
-    older = tokens.load_tokenizer(tmp_path)
+    older = corpus.load_tokenizer(tmp_path)
     assert next(older.encode([VERSE])).tolist() == next(words.encode([VERSE])).tolist()
 
 
@@ -382,7 +382,7 @@ def test_a_folder_that_is_called_like_a_preset_is_asked_about(place: Path) -> No
     transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, **ends)).save_pretrained(
         place / "tiny"
     )
-    tokens.build_byte_tokenizer().save(place / "tiny" / "tokenizer.json")
+    corpus.build_byte_tokenizer().save(place / "tiny" / "tokenizer.json")
     with pytest.raises(InvalidSettingError, match="a preset and a folder"):
         made(place, model="tiny")
     of_folder: Any = made(place, "one", model="./tiny").model

@@ -283,25 +283,25 @@ def build_classifier_task(values: Mapping[str, Any], *, folder: Path, run: Path,
     from anyrig.documents.classify.pipeline import select_examples
     from anyrig.documents.reading import read_sources
     from anyrig.text.manifest import read_manifest
-    from anyrig.training.tasks import config
+    from anyrig.training import tasks
 
-    table = config.read(ClassifierTable, values)
+    table = tasks.read_table(ClassifierTable, values)
     path = _find_file(folder, table.examples, "examples")
-    resolve = config.read_allowed_files(folder, table.files)
+    resolve = tasks.read_allowed_files(folder, table.files)
     found = read_manifest(path, resolve=resolve)
     examples = select_examples(found, "many" if table.multi else None)
     return prepare_classifier(
         examples, read_sources(examples.sources), _find_model(folder, table.model),
         held=table.validation, class_weights=table.class_weights,
-        lora=config.read_lora(table.lora), folder=folder, seed=seed,
+        lora=tasks.read_lora(table.lora), folder=folder, seed=seed,
     ).task  # fmt: skip
 
 
 def build_embedding_task(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
     from anyrig.documents.pairs import read_pairs
-    from anyrig.training.tasks import config
+    from anyrig.training import tasks
 
-    table = config.read(EmbeddingTable, values)
+    table = tasks.read_table(EmbeddingTable, values)
     if table.piece < 0:
         raise InvalidSettingError(
             f"[task] piece is {table.piece}", hint="From 1 up; 0 is all at once."
@@ -313,11 +313,11 @@ def build_embedding_task(values: Mapping[str, Any], *, folder: Path, run: Path, 
 
 
 def _find_file(folder: Path, name: str, key: str) -> Path:
-    from anyrig.training.tasks import config
+    from anyrig.training import tasks
 
     if not name:
         raise InvalidSettingError(f"[task] names no {key}", hint=f'Set {key} = "FILE".')
-    return config.require_path(folder, name, f"the file of {key}")
+    return tasks.require_path(folder, name, f"the file of {key}")
 
 
 def _find_model(folder: Path, name: str) -> EmbeddingModel:

@@ -68,41 +68,55 @@ def export_folder(
     state = dict(weights) if weights is not None else plain_state_dict(model)
     with replace_folder(folder) as part:
         if hasattr(model, "save_pretrained"):
-            _save_with_transformers(model, state, part, config or {})
+            save_pretrained(model, part, state)
+            if config:
+                about = json.loads((part / CONFIG).read_text(encoding="utf-8"))
+                (part / CONFIG).write_text(json.dumps({**about, **config}, indent=2), "utf-8")
         else:
             state, about = _describe(model, state, config)
             (part / CONFIG).write_text(json.dumps(about, indent=2), encoding="utf-8")
-            _save_weights(part / WEIGHTS, state)
-        _share_permissions(part)
+            save_weights(state, part / WEIGHTS)
+            share_permissions(part)
         for path in tokenizer_files:
             _copy_tokenizer(Path(path), part)
     return folder
 
 
-def _save_with_transformers(
-    model: Any, state: Mapping[str, torch.Tensor], part: Path, config: Mapping[str, Any]
+def save_pretrained(
+    model: Any, folder: Path, state: Mapping[str, torch.Tensor] | None = None
 ) -> None:
+    """Write config.json and the weights of a model of transformers.
+
+    Args:
+        model: of transformers.
+        folder: that exists.
+        state: other weights; the model's own in fp32 when None.
+    """
     from anyrig.training.tasks.texts import quiet_transformers
 
+    if state is None:
+        state = {
+            name: value.float() if value.is_floating_point() else value
+            for name, value in model.state_dict().items()
+        }
+        model.config.dtype = "float32"
     with quiet_transformers():
-        model.save_pretrained(str(part), state_dict=_to_host(state))
-    if config:
-        about = json.loads((part / CONFIG).read_text(encoding="utf-8"))
-        (part / CONFIG).write_text(json.dumps({**about, **config}, indent=2), encoding="utf-8")
+        model.save_pretrained(str(folder), state_dict=_to_host(state))
+    share_permissions(folder)
 
 
-def _save_weights(path: Path, state: Mapping[str, torch.Tensor]) -> None:
-    """Tied weights once, under their first name."""
+def save_weights(state: Mapping[str, torch.Tensor], path: Path) -> None:
+    """A safetensors file; tied weights once, under their first name."""
     from safetensors.torch import save_file
 
     tensors = {id(value): (name, value) for name, value in reversed(_to_host(state).items())}
     save_file(dict(reversed(tensors.values())), path, metadata={"format": "pt"})
 
 
-def _share_permissions(part: Path) -> None:
-    """safetensors lets only the owner read its files; the others follow the umask."""
-    mode = (part / CONFIG).stat().st_mode
-    for file in part.glob("*.safetensors"):
+def share_permissions(folder: Path) -> None:
+    """safetensors lets only the owner read its files; here they follow the umask."""
+    mode = next(folder.glob("*.json")).stat().st_mode
+    for file in folder.glob("*.safetensors"):
         file.chmod(mode)
 
 

@@ -111,13 +111,11 @@ def load_lora(model: nn.Module, folder: Path, *, trainable: bool = True) -> Any:
 
 def save_lora(adapted: Any, folder: Path) -> Path:
     """Write adapter_config.json and adapter_model.safetensors."""
-    from anyrig.training.export import replace_folder
+    from anyrig.training.export import replace_folder, share_permissions
 
     with replace_folder(folder) as place:
         adapted.save_pretrained(str(place))
-        mode = (place / "adapter_config.json").stat().st_mode
-        for file in place.glob("*.safetensors"):
-            file.chmod(mode)  # safetensors lets nobody but the owner read what it writes
+        share_permissions(place)
     return folder
 
 

@@ -85,12 +85,7 @@ def derive_seed(seed: int, step: int, rank: int) -> int:
 
 
 def _seed_all(device: torch.device, number: int) -> None:
-    torch.default_generator.manual_seed(number)
-    random.seed(number)
-    if "numpy" in sys.modules:
-        import numpy
-
-        numpy.random.seed(number & 0xFFFF_FFFF)
+    _seed_host(number)
     source = _device_states(device)
     if source is not None:
         source.manual_seed(number)
@@ -148,7 +143,10 @@ def seed_item(seed: int, epoch: int, item: Any) -> None:
         item = operator.index(item)
     except TypeError:  # a key, or a list of numbers, as a sampler of one's own may give
         item = zlib.crc32(repr(item).encode())
-    number = mix_seeds(seed, epoch, item)
+    _seed_host(mix_seeds(seed, epoch, item))
+
+
+def _seed_host(number: int) -> None:
     random.seed(number)
     # Not torch.manual_seed: that one seeds the devices as well, and they are at work.
     torch.default_generator.manual_seed(number)

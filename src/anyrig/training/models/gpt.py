@@ -178,31 +178,6 @@ class Gpt(nn.Module):
         made: torch.Tensor = states if hidden else self.head(states)[..., : self.vocabulary]
         return made
 
-    @torch.no_grad()
-    def generate(
-        self,
-        tokens: torch.Tensor,
-        count: int,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        generator: torch.Generator | None = None,
-    ) -> torch.Tensor:
-        """The tokens (batch, length) with `count` more drawn after them.
-
-        Temperature 0 takes the likeliest token each time; `top_k` draws among so many of the
-        likeliest, 0 among all.
-        """
-        was_training = self.training
-        self.eval()
-        try:
-            for _ in range(count):
-                logits = self(tokens[:, -self.shape.context :])[:, -1].float()
-                chosen = draw(logits, temperature, top_k, generator)
-                tokens = torch.cat((tokens, chosen), dim=1)
-        finally:
-            self.train(was_training)
-        return tokens
-
 
 def document_mask(positions: torch.Tensor) -> torch.Tensor:
     """What each position may look at (batch, 1, length, length): itself and those before it in its
@@ -210,19 +185,6 @@ def document_mask(positions: torch.Tensor) -> torch.Tensor:
     """
     documents = (positions == 0).cumsum(1)
     return (documents[:, None, :, None] == documents[:, None, None, :]).tril()
-
-
-def draw(
-    logits: torch.Tensor, temperature: float, top_k: int, generator: torch.Generator | None
-) -> torch.Tensor:
-    """One token for each row of logits, as a column."""
-    if temperature <= 0:
-        return logits.argmax(dim=-1, keepdim=True)
-    logits = logits / temperature
-    if 0 < top_k < logits.shape[-1]:
-        least = logits.topk(top_k, dim=-1).values[:, -1:]
-        logits = logits.masked_fill(logits < least, -math.inf)
-    return torch.multinomial(logits.softmax(dim=-1), 1, generator=generator)
 
 
 def gpt(shape: str | GptShape, **changes: int | float) -> Gpt:
@@ -281,33 +243,6 @@ def to_gpt2_names(
             tensor = tensor[:vocabulary].contiguous()
         named[_list_transposed(name)] = _transpose(name, tensor)
     return named
-
-
-def from_gpt2(model: Gpt, state: Mapping[str, torch.Tensor]) -> None:
-    """Put the weights of a GPT2LMHeadModel, or of its bare GPT2Model, into a model of its shape."""
-    prefix = "" if any(name.startswith("transformer.") for name in state) else "transformer."
-    given = {prefix + name: tensor for name, tensor in state.items()}
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            tensor = given.get(_list_transposed(name))
-            if tensor is None:
-                raise InvalidSettingError(
-                    f"the weights have no {_list_transposed(name)}",
-                    hint="Pass those of a GPT-2 model.",
-                )
-            _copy_weight(
-                parameter, _transpose(name, tensor), _list_transposed(name), model.vocabulary
-            )
-
-
-def _copy_weight(parameter: torch.Tensor, tensor: torch.Tensor, name: str, vocabulary: int) -> None:
-    target = parameter[:vocabulary] if name == "transformer.wte.weight" else parameter
-    if target.shape != tensor.shape:
-        raise InvalidSettingError(
-            f"{name} is of {tuple(tensor.shape)}, the model wants {tuple(target.shape)}",
-            hint="Build the model with the sizes in the folder's config.json.",
-        )
-    target.copy_(tensor)
 
 
 def gpt2_config(shape: GptShape) -> dict[str, int | float | str | bool | list[str]]:

@@ -138,10 +138,10 @@ def classifier(
     texts.set_pad_token(model, cutter)
 
     def finish(folder: Path) -> Mapping[str, Any]:
-        from anyrig.training.export import replace_folder
+        from anyrig.training.export import replace_folder, save_pretrained
 
         with replace_folder(folder / "model") as place:
-            texts.save_weights(model if adapted is None else merge_lora(adapted), place)
+            save_pretrained(model if adapted is None else merge_lora(adapted), place)
             cutter.save(place)
         written = {"model": str(folder / "model"), "labels": list(labels), "kind": kind}
         if adapted is not None:

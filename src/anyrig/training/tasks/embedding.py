@@ -471,7 +471,9 @@ def save_sentence_model(
     model: SentenceModel, cutter: Cutter, folder: Path, *, prompts: Mapping[str, str] | None = None
 ) -> None:
     """A folder that sentence-transformers and `anyrig embed --model` take."""
-    texts.save_weights(model.encoder, folder)
+    from anyrig.training.export import save_pretrained
+
+    save_pretrained(model.encoder, folder)
     cutter.save(folder)
     names = ["Transformer", "Pooling"]
     size = int(model.config.hidden_size)

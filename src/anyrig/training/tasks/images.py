@@ -25,19 +25,28 @@ from torch import nn
 from torch.nn import functional as F
 
 from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.storage.files import open_atomic, write_atomic
+from anyrig.storage.files import write_atomic
 from anyrig.storage.weights import find_cached_repository
 from anyrig.training.batch import Batch
-from anyrig.training.models import convnet
-from anyrig.training.models.pretrained import (
+from anyrig.training.models.vision import (
     PREPROCESSOR,
+    PRESETS,
+    ConvNet,
+    ConvShape,
     Preprocessing,
     build_timm,
     load_transformers,
     read_preprocessing,
     read_timm_preprocessing,
 )
-from anyrig.training.tasks import Task, config
+from anyrig.training.tasks import (
+    Task,
+    read_allowed_files,
+    read_table,
+    require_path,
+    resolve_path,
+    seed_torch,
+)
 from anyrig.training.tasks.pictures import (
     Augmentation,
     Pictures,
@@ -103,9 +112,9 @@ def _require(holds: bool, problem: str, hint: str) -> None:
 
 def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
     """The job of a `[task]` table; see `anyrig.training.tasks.build`."""
-    chosen = config.read(ImagesConfig, values)
-    place = config.require_path(folder, chosen.data, "the folder of pictures")
-    resolve = config.read_allowed_files(folder, chosen.files)
+    chosen = read_table(ImagesConfig, values)
+    place = require_path(folder, chosen.data, "the folder of pictures")
+    resolve = read_allowed_files(folder, chosen.files)
     source, trained_on = _find_pretrained(chosen, folder)
     size = chosen.size or (trained_on.size if trained_on else _DEFAULT_SIZE)
     _require(0 <= chosen.crop < size, f"crop is {chosen.crop}", "It must be less than the size.")
@@ -115,7 +124,7 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     for path, reason in skipped.items():
         log.warning("%s is left out: %s", path, reason)
     kept, held = _split(found.names, labels, chosen.validation, seed)
-    with config.seed_torch(seed):
+    with seed_torch(seed):
         if source is None:
             body, shape = build_model(chosen.model, len(classes), chosen.channels)
         else:
@@ -147,7 +156,7 @@ def _find_pretrained(
     """The folder of a model of transformers, and what a pretrained model was trained on."""
     wanted = chosen.model
     if isinstance(wanted, str):
-        path = config.resolve_path(folder, wanted)
+        path = resolve_path(folder, wanted)
         source = path if (path / "config.json").is_file() else find_cached_repository(wanted)
         if source is None:
             return None, None
@@ -252,9 +261,9 @@ def build_model(
     kind, preset = sizes.pop("kind", "convnet"), sizes.pop("preset", "tiny")
     fixed = {"classes": classes, "channels": channels}
     if kind == "convnet":
-        first: Any = _preset(convnet.PRESETS, preset, kind)
+        first: Any = _preset(PRESETS, preset, kind)
         made = {**dataclasses.asdict(first), **sizes, **fixed}
-        return convnet.ConvNet(config.read(convnet.ConvShape, made, "task.model")), {
+        return ConvNet(read_table(ConvShape, made, "task.model")), {
             "kind": kind, **made,
         }  # fmt: skip
     if kind == "timm":
@@ -341,25 +350,26 @@ class ImagesOutput:
 
     def __call__(self, folder: Path) -> Mapping[str, Any]:
         """What was written where."""
-        from anyrig.training.export import replace_folder
+        from anyrig.training.export import replace_folder, save_weights, share_permissions
 
         written: dict[str, Any] = {"model": str(folder / "model")}
         with replace_folder(folder / "model") as place:
             about = dict(self.about)
             if self.source is None:
-                write_weights(self.model, place / _WEIGHTS)
+                save_weights(self.model.state_dict(), place / _WEIGHTS)
             else:
                 about |= self._write_transformers(place)
             write_atomic(place / _LABELS, json.dumps(about, indent=2))
+            share_permissions(place)
             written["onnx"] = self._onnx(place / "model.onnx")
         return {**written, "classes": list(self.about["classes"])}
 
     def _write_transformers(self, place: Path) -> dict[str, Any]:
         """A folder that transformers opens; what the normalisation adds for our own `load`."""
-        from anyrig.training.tasks import texts
+        from anyrig.training.export import save_pretrained
 
         model: Any = self.model
-        texts.save_weights(model.body.model, place)
+        save_pretrained(model.body.model, place)
         assert self.source is not None
         if (self.source / PREPROCESSOR).is_file():
             shutil.copyfile(self.source / PREPROCESSOR, place / PREPROCESSOR)
@@ -377,15 +387,6 @@ class ImagesOutput:
             log.warning("no ONNX file was written: %s", error)
             return f"not written: {error}"
         return path.name
-
-
-def write_weights(model: nn.Module, path: Path) -> None:
-    """A model's weights and buffers as a safetensors file."""
-    from safetensors.torch import save
-
-    state = {name: one.detach().cpu().contiguous() for name, one in model.state_dict().items()}
-    with open_atomic(path) as file:
-        file.write(save(state))
 
 
 class Prediction(NamedTuple):

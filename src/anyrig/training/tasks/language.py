@@ -32,8 +32,18 @@ from anyrig.text.manifest import is_manifest
 from anyrig.training.batch import Batch
 from anyrig.training.lora import adapt, merge_lora, save_lora
 from anyrig.training.losses import IGNORED, LanguageLoss
-from anyrig.training.models.gpt import PRESETS, Gpt, GptShape, draw
-from anyrig.training.tasks import Task, config, corpus, texts, tokens
+from anyrig.training.models.gpt import PRESETS, Gpt, GptShape
+from anyrig.training.tasks import (
+    Task,
+    corpus,
+    read_allowed_files,
+    read_lora,
+    read_table,
+    require_path,
+    resolve_path,
+    seed_torch,
+    texts,
+)
 
 log = logging.getLogger(__name__)
 
@@ -96,20 +106,20 @@ class LanguageConfig:
 
 def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
     """The job of a `[task]` table; see `anyrig.training.tasks.build`."""
-    settings = config.read(LanguageConfig, values)
+    settings = read_table(LanguageConfig, values)
     words = _open_tokenizer(settings, folder, run)
     if settings.data and not is_manifest(Path(settings.data)):
         row = corpus.open_token_file(
-            config.require_path(folder, settings.data, "the row of tokens"), words
+            require_path(folder, settings.data, "the row of tokens"), words
         )
     else:
         name = [settings.data] if settings.data else settings.text
         row = corpus.tokenize_corpus(run, name, lambda: _open_corpus(settings, folder), words)
     for path, reason in row.skipped.items():
         log.warning("%s is left out: %s", path, reason)
-    with config.seed_torch(seed):
+    with seed_torch(seed):
         model, context = _build_model(settings, folder, words)
-    lora = config.read_lora(settings.lora)
+    lora = read_lora(settings.lora)
     adapted = None
     if lora is not None:
         if isinstance(model, Gpt):
@@ -136,27 +146,29 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     )
 
 
-def _open_corpus(settings: LanguageConfig, folder: Path) -> corpus.Corpus | corpus.ManifestCorpus:
+def _open_corpus(settings: LanguageConfig, folder: Path) -> corpus.Corpus:
     if not settings.data:
         return corpus.find_files(settings.text, folder)
-    path = config.require_path(folder, settings.data, "the manifest")
-    return corpus.ManifestCorpus(path, config.read_allowed_files(folder, settings.files))
+    path = require_path(folder, settings.data, "the manifest")
+    return corpus.Corpus(
+        (path,), is_manifest=True, resolve=read_allowed_files(folder, settings.files)
+    )
 
 
-def _open_tokenizer(settings: LanguageConfig, folder: Path, run: Path) -> tokens.Tokens:
+def _open_tokenizer(settings: LanguageConfig, folder: Path, run: Path) -> corpus.Tokens:
     word = settings.tokenizer
     source = _find_source(settings, folder)
     if source is not None:
-        return tokens.load_tokenizer(source)
+        return corpus.load_tokenizer(source)
     if word in ("auto", "bytes"):
-        return tokens.build_byte_tokenizer()
+        return corpus.build_byte_tokenizer()
     if word != "train":
-        return tokens.load_tokenizer(config.require_path(folder, word, "the tokenizer"))
+        return corpus.load_tokenizer(require_path(folder, word, "the tokenizer"))
     kept = run / f"tokenizer-{settings.vocabulary}.json"
     if kept.exists():
-        return tokens.load_tokenizer(kept)
+        return corpus.load_tokenizer(kept)
     text = _open_corpus(settings, folder).pieces()
-    made = tokens.train_tokenizer((piece for piece in text if piece), settings.vocabulary)
+    made = corpus.train_tokenizer((piece for piece in text if piece), settings.vocabulary)
     made.save(kept)
     return made
 
@@ -170,7 +182,7 @@ def _find_source(settings: LanguageConfig, folder: Path) -> Path | None:
 
 def _find_folder(name: str, folder: Path) -> Path | None:
     """The folder of a model, below that of the configuration or in the hub's cache."""
-    path = config.resolve_path(folder, name)
+    path = resolve_path(folder, name)
     is_there = (path / "config.json").is_file()
     if is_there and name in PRESETS:
         raise InvalidSettingError(
@@ -181,7 +193,7 @@ def _find_folder(name: str, folder: Path) -> Path | None:
 
 
 def _build_model(
-    settings: LanguageConfig, folder: Path, words: tokens.Tokens
+    settings: LanguageConfig, folder: Path, words: corpus.Tokens
 ) -> tuple[nn.Module, int]:
     if isinstance(settings.model, str) and (path := _find_folder(settings.model, folder)):
         return _load_pretrained(path, settings.context, words)
@@ -199,10 +211,10 @@ def _read_shape(settings: LanguageConfig) -> GptShape:
             f"[task] model is {preset!r}, which is no preset and no folder with a config.json",
             hint=f"Presets are: {', '.join(PRESETS)}. Or give a Hugging Face folder.",
         )
-    return config.read(GptShape, {**dataclasses.asdict(PRESETS[preset]), **sizes}, "task.model")
+    return read_table(GptShape, {**dataclasses.asdict(PRESETS[preset]), **sizes}, "task.model")
 
 
-def _load_pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn.Module, int]:
+def _load_pretrained(path: Path, context: int, words: corpus.Tokens) -> tuple[nn.Module, int]:
     """A Hugging Face causal model; nothing is fetched, and no code of the folder is run."""
     model: Any
     model, _ = texts.load_pretrained("AutoModelForCausalLM", path)
@@ -221,7 +233,7 @@ def _load_pretrained(path: Path, context: int, words: tokens.Tokens) -> tuple[nn
     return model, context or min(longest, 1024)
 
 
-def _find_boundary(model: nn.Module, words: tokens.Tokens) -> int:
+def _find_boundary(model: nn.Module, words: corpus.Tokens) -> int:
     """The token that ends a document, for a model that can keep documents apart."""
     if words.end is None:
         raise InvalidSettingError(
@@ -284,7 +296,7 @@ class LanguageOutput:
     """Writes the model as a Hugging Face folder, and what it says."""
 
     model: nn.Module
-    words: tokens.Tokens
+    words: corpus.Tokens
     settings: LanguageConfig
     seed: int
     context: int
@@ -313,29 +325,58 @@ class LanguageOutput:
         start = [int(one) for one in next(self.words.encode([self.settings.prompt or "\n"]))]
         row = torch.tensor([start], device=device)
         generator = torch.Generator(device=device).manual_seed(self.seed)
-        made = generate(self.model, row, self.settings, generator)
+        options = self.settings
+        made = generate(
+            self.model, row, options.sample, options.temperature, options.top_k, generator
+        )
         return self.words.decode(made[0, len(start) :].tolist())
 
 
 @torch.no_grad()
 def generate(
-    model: nn.Module, row: torch.Tensor, settings: LanguageConfig, generator: torch.Generator
+    model: nn.Module,
+    row: torch.Tensor,
+    count: int,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    generator: torch.Generator | None = None,
 ) -> torch.Tensor:
-    """More tokens after a row, from any causal model."""
+    """A row of tokens with `count` more, drawn one by one from any causal model.
+
+    Temperature 0 takes the likeliest token each time; `top_k` draws among so many of the likeliest,
+    0 among all.
+    """
+    config: Any = getattr(model, "config", None)
     if isinstance(model, Gpt):
-        return model.generate(row, settings.sample, settings.temperature, settings.top_k, generator)
-    longest = int(getattr(getattr(model, "config", None), "max_position_embeddings", 1024))
+        longest = model.shape.context
+    else:
+        longest = int(getattr(config, "max_position_embeddings", 1024))
     was_training = model.training
     model.eval()
-    for _ in range(settings.sample):
-        logits = compute_logits(model, row[:, -longest:])[:, -1].float()
-        row = torch.cat((row, draw(logits, settings.temperature, settings.top_k, generator)), dim=1)
-    model.train(was_training)
+    try:
+        for _ in range(count):
+            logits = compute_logits(model, row[:, -longest:])[:, -1].float()
+            row = torch.cat((row, _draw(logits, temperature, top_k, generator)), dim=1)
+    finally:
+        model.train(was_training)
     return row
 
 
+def _draw(
+    logits: torch.Tensor, temperature: float, top_k: int, generator: torch.Generator | None
+) -> torch.Tensor:
+    """One token for each row of logits, as a column."""
+    if temperature <= 0:
+        return logits.argmax(dim=-1, keepdim=True)
+    logits = logits / temperature
+    if 0 < top_k < logits.shape[-1]:
+        least = logits.topk(top_k, dim=-1).values[:, -1:]
+        logits = logits.masked_fill(logits < least, -math.inf)
+    return torch.multinomial(logits.softmax(dim=-1), 1, generator=generator)
+
+
 def _export(
-    model: nn.Module, words: tokens.Tokens, folder: Path, source: Path | None, context: int
+    model: nn.Module, words: corpus.Tokens, folder: Path, source: Path | None, context: int
 ) -> None:
     """A folder that transformers opens, with the tokenizer it was trained with."""
     from anyrig.training.export import export_folder

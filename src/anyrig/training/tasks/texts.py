@@ -186,21 +186,6 @@ def import_transformers() -> Any:
     return transformers
 
 
-def save_weights(model: nn.Module, folder: Path) -> None:
-    """config.json and model.safetensors in fp32, as transformers reads them."""
-    state = {
-        name: value.detach().float().cpu() if value.is_floating_point() else value.detach().cpu()
-        for name, value in model.state_dict().items()
-    }
-    keep: Any = model
-    keep.config.dtype = "float32"
-    with quiet_transformers():
-        keep.save_pretrained(str(folder), state_dict=state)
-    mode = (folder / "config.json").stat().st_mode
-    for file in folder.glob("*.safetensors"):
-        file.chmod(mode)  # safetensors lets nobody but the owner read what it writes
-
-
 def write_json(path: Path, value: Mapping[str, Any] | Sequence[Any]) -> None:
     """A small file of JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
