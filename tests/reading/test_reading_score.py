@@ -6,7 +6,7 @@ import pytest
 
 from tests.reading.score import FOLDER, normalize, read_cases, score
 
-REACHED = {"english": 3289, "spanish": 1510, "french": 1391}
+REACHED = {"english": 3585, "spanish": 1649, "french": 1531}
 """Sentences that are read right; raise it with the score."""
 
 

@@ -35,7 +35,8 @@ _PARTS = {
 _SCALES = {3: ("mil", "mil"), 6: ("millón", "millones"), 9: ("mil millones", "mil millones"),
            12: ("billón", "billones")}  # fmt: skip
 _UNITS = {
-    "inhabitant": "habitante", "person": "persona", "item": "unidad", "page": "página",
+    "inhabitant": "habitante", "point": "punto", "peseta": "peseta",
+    "person": "persona", "item": "unidad", "page": "página",
     "beat-per-minute": "latido por minuto",
     "room": "habitación", "quintal": "quintal", "cent": "céntimo", "tablet": "comprimido",
     "capsule": "cápsula",
@@ -202,7 +203,8 @@ class Spanish(RomanceVerbalizer):
         noun, space, rest = phrase.partition(" ")
         gender = "f" if re.search(r"a$|dad$|ción$", noun) else "m"
         adjective = rest and not rest.startswith(("por ", "de ", "hora", "sobre "))
-        return phrase, f"{_plural(noun)}{space}{_plural(rest) if adjective else rest}", gender
+        many = f"{tables.pluralize(noun)}{space}{tables.pluralize(rest) if adjective else rest}"
+        return phrase, many, gender
 
     def raise_noun(self, noun: Noun, power: int, unit: str) -> Noun:
         one, many, gender = noun
@@ -233,14 +235,6 @@ def _part_of_day(hour: int, afternoon: bool) -> str:
             return "del mediodía"
         return "de la noche" if 8 <= hour <= 11 or hour > 20 else "de la tarde"
     return "de la noche" if hour == 12 else "de la mañana"
-
-
-def _plural(word: str) -> str:
-    if word.endswith("x"):
-        return word
-    if word.endswith(("ón", "ión")):
-        return f"{word[:-2]}ones"
-    return f"{word}s" if word[-1] in "aeo" or word.endswith(("bit", "bitcoin")) else f"{word}es"
 
 
 speak = Spanish().speak

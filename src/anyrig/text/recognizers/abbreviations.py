@@ -216,8 +216,9 @@ def propose_life(match: re.Match[str]) -> Proposal | None:
 
 @recognizer(
     "abbreviation",
-    r"(?<![\w.])([Pp]t)\.(?= (?:is|was|has|had|denie[sd]|reports?|reported|presents|presented|"
-    r"states|stated|complains|complained|appears|remains|continues|tolerated|will|underwent)\b)",
+    r"(?<![\w.])([Pp]t)\.(?= (?:is|was|has|had|denie[sd]|reports|presents|states|complains|"
+    r"appears|remains|continues|will|underwent|can|cannot|may|must|should|needs|slept|ate|felt|"
+    r"came|went|left|fell|says|said|took|got|began|lost|gave|with|[a-z]{2,}ed)\b)",
     needs=("pt", "Pt"),
     weight=1.5,
 )
@@ -325,7 +326,11 @@ def _is_numbering(match: re.Match[str]) -> bool:
         named = named or (listed and short not in ("no", "No"))  # See sec. 4. Then call.
         if other and not (named and listed) and not _NUMBERED_PAPER.search(lead):
             return False
-    return short != "Col" or bool(re.search(r"\b(?:[Ss]ee|[Ii]n|[Pp]\.|,) ?$", lead))
+    return (
+        short != "Col"
+        or rest[:1].isdigit()
+        or bool(re.search(r"\b(?:[Ss]ee|[Ii]n|[Pp]\.|,) ?$", lead))
+    )
 
 
 _NUMBERED_PAPER = LazyPattern(
@@ -371,7 +376,7 @@ _FIXED = {
     "loc. cit.": "loc cit", "et seq.": "et seq", "et seqq.": "et seq", "viz.": "namely",
     "b.i.d.": "twice a day", "t.i.d.": "three times a day", "q.i.d.": "four times a day",
     "q.d.": "once a day", "p.r.n.": "as needed", "p.o.": "by mouth", "q.h.": "every hour",
-    "i.v.": "IV", "i.m.": "IM",
+    "i.v.": "IV", "i.m.": "IM", "s.c.": "subcutaneously", "s.l.": "under the tongue",
     "q.h.s.": "at bedtime", "h.s.": "at bedtime", "a.c.": "before meals", "p.c.": "after meals",
     "q.o.d.": "every other day", "sq. ft.": "square feet", "fl. oz.": "fluid ounces",
     "sq. mi.": "square miles", "sq. in.": "square inches", "n.d.": "no date",
@@ -458,6 +463,12 @@ def propose_dose(match: re.Match[str]) -> v.Value | None:
         "prn": "as needed",
     }
     return v.Abbreviation(words[match[0].lower()])
+
+
+@recognizer("abbreviation", r"(?<=\d)ff\.?(?!\w)", needs=("ff",), at="needs", digits=True, weight=3)
+def propose_following_pages(match: re.Match[str]) -> Proposal:
+    """`pp. 14ff.`"""
+    return close(v.Abbreviation(" and following"), match)
 
 
 @recognizer(
@@ -724,6 +735,17 @@ _IN = LazyPattern(
 _STATES_FOLLOW = LazyPattern(
     rf"\.,(?: and| or)? (?:{one_of([*english.SHORT_STATES])})\.(?:,| and\b| or\b)"
 )
+_PLACE_FOLLOWS = LazyPattern(r" (?:State|City|Times|County|Tech|Legislature)\b")
+
+
+def _is_subject(match: re.Match[str]) -> bool:
+    """Whether a state begins its sentence: `Ariz. was hot.`"""
+    lead = before(match, 3).strip()
+    return (not lead or lead[-1] in ".!?") and bool(
+        re.match(r" [a-z]{2,}(?!\.)\b", after(match, 16))
+    )
+
+
 _STREET_FOLLOWS = LazyPattern(r" (?:Ave|Av|St|Blvd|Rd|Pkwy|Tpke|Dr)\b")
 """`77 Mass. Ave.`"""
 
@@ -742,7 +764,10 @@ def propose_short_state(match: re.Match[str]) -> Proposal | None:
         return Proposal(v.Abbreviation(english.SHORT_STATES[match[1]]), stop="abbreviation")
     if _STREET_FOLLOWS.match(match.string, match.end()):
         return Proposal(v.Abbreviation(english.SHORT_STATES[match[1]]), stop="abbreviation")
-    if not city and (not placed or (match[1] in ("La", "Del", "Man", "Miss", "Ill", "Ore", "Que"))):
+    named = match[1] not in english.STATES_LIKE_WORDS
+    if named and (_PLACE_FOLLOWS.match(match.string, match.end()) or _is_subject(match)):
+        return Proposal(v.Abbreviation(english.SHORT_STATES[match[1]]), stop="abbreviation")
+    if not city and (not placed or match[1] in english.STATES_LIKE_WORDS):
         return None
     return close(v.Abbreviation(english.SHORT_STATES[match[1]]), match)
 
@@ -760,7 +785,7 @@ def propose_dotted_state(match: re.Match[str]) -> Proposal | None:
     if not city and not placed and not match[1][-2].islower():
         return None
     state = v.Abbreviation(english.DOTTED_STATES[match[1]])
-    if re.match(r" (?:State|City|Times|County)\b", after(match, 8)):
+    if _PLACE_FOLLOWS.match(match.string, match.end()):
         return Proposal(state, stop="abbreviation")
     return close(state, match)
 
@@ -857,6 +882,28 @@ def propose_side(language: str, match: re.Match[str]) -> Proposal:
     return Proposal(v.Abbreviation(words[match[1]]), "abbreviation" if "." in match[0] else "none")
 
 
+_TOWARDS = {
+    "es": (r"(?:(?<=\bdel )|(?<=\bal )|(?<=\bel ))", r"vient|aire|rumbo|sopla|orient|hacia|rola"),
+    "fr": (r"(?:(?<=\bdu )|(?<=\bau )|(?<=\ble )|(?<=\bl')|(?<=\bl’))",
+           r"vent|souffl|orient|vers|cap|expos|secteur"),
+}  # fmt: skip
+
+
+@per_language(
+    "direction",
+    lambda language: rf"{_TOWARDS[language][0]}([NSEO])(?=[.,;:!?)]|$)",
+    needs="NSEO",
+    weight=2,
+    at="capital",
+)
+def propose_compass(language: str, match: re.Match[str]) -> v.Value | None:
+    """El viento viene del N."""
+    if not re.search(_TOWARDS[language][1], before(match, 60).lower()):
+        return None
+    words = dict(zip("NSEO", _SIDES[language][1].split(), strict=True))
+    return v.Abbreviation(words[match[1]])
+
+
 _VOWELS = frozenset("aeiouyáéíóúüàâèêëîïôöùûœ")
 _CLIPPED = (
     rf"(?<![\w.'’-])([{CAPITAL}]?[{SMALL}]{{1,9}}[^\W\d_aeiouyáéíóúàâèêëîïôùû])(s?)\."
@@ -876,21 +923,30 @@ def propose_clipped(language: str, match: re.Match[str]) -> Proposal | None:
     if rest == " " and short in table.WORDS_LIKE_CLIPPED:
         return None
     ends = not rest or match.string[match.end() : match.end() + 2].lstrip()[:1].isupper()
-    if ends and not _LISTED.search(before(match, 24)):
-        return None
     noun = next(iter(_complete(short, table.CLIPPED)), "")
     quality = next(iter(_complete(short, table.CLIPPED_ADJECTIVES)), "")
-    described = _find_described(language, before(match, 48))
+    lead = before(match, 48)
+    described = _find_described(language, lead)
+    row = (
+        bool(quality and described) and lead.endswith(". ") and match[1].islower()
+    )  # chauff. élec.
+    if ends and not row and not _LISTED.search(lead):
+        return None
     if quality and (described or not noun):
         words = _agree_with(language, quality, described)
     elif noun:
-        words = noun + ("s" if match[2] and not noun.endswith("s") else "")
+        several = match[2] or _SEVERAL.search(lead)
+        words = table.pluralize(noun) if several else noun
     else:
         return None
     if match[1][0].isupper():
         words = words[0].upper() + words[1:]
     stop = stop_after(match.string, match.end(), language) if ends else "abbreviation"
     return Proposal(v.Abbreviation(words), stop)
+
+
+_SEVERAL = LazyPattern(r"(?<![\d.,])(?!1 )[\d ]*\d $")
+"""Behind a number: 300 sold."""
 
 
 def _find_described(language: str, lead: str) -> str:

@@ -17,7 +17,7 @@ from anyrig.text.recognizers import (
     per_language,
     recognizer,
 )
-from anyrig.text.recognizers.common import after, before, close, is_shouted, one_of
+from anyrig.text.recognizers.common import NAMED, after, before, close, is_shouted, one_of
 from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.languages.shared import CAPITAL, SMALL
 from anyrig.text.recognizers.stops import STOP_TABLES, Following, look_behind, stop_after
@@ -30,7 +30,9 @@ _IN_ADDRESS = frozenset(
 )
 _SHOUTED = LazyPattern(r"[A-Z']{2,}")
 # How English words begin, where they begin with more than one consonant.
-_ONSETS = "[BCFGKPS]L|[BCDFGKPTW]R|[CGKPRSTW]H|[DST]W|S[CKMNPQT]|KN|PS|QU|TS|GN"
+_ONSETS = (
+    "[BCFGKPS]L|[BCDFGKPTW]R|[CGKPRSTW]H|[DST]W|S[CKMNPQT]|KN|PS|QU|TS|GN|S[CPT]R|SPL|[CPST]HR|SCH"
+)
 _DOUBTFUL = ("US", "IT", "ADD", "AM", "AD", "ID", "MA")
 _NATIONS = frozenset("U.S. U.K. U.N. E.U. U.S.A. U.A.E. U.S.S.R. L.A. N.Y. D.C. N.Z. P.R.".split())
 
@@ -73,7 +75,7 @@ def _is_plain_word(word: str) -> bool:
 
 def _is_sayable(word: str) -> bool:
     vowels = len(re.findall("[AEIOUY]", word))
-    if not re.match(rf"{_ONSETS}|[^AEIOUY]?[AEIOUY]", word):
+    if not re.match(rf"(?:{_ONSETS}|[^AEIOUY]?)[AEIOUY]", word):
         return False
     return bool(vowels) and not re.search(r"[^AEIOUY]{5}|^[^AEIOUY]{4}|^([AEIU])\1", word)
 
@@ -272,14 +274,7 @@ def _stop_after_nation(match: re.Match[str], follows: Following) -> Stop:
     return "both" if placed and (ended or not follows.second) else "abbreviation"
 
 
-_NO_INITIALS = LazyPattern(
-    r"\b(?:[Vv]itamins?|[Pp]lan|[Hh]epatitis|[Tt]ype|[Gg]roup|[Cc]lass|[Gg]rade|"
-    r"[Ss]ection|[Pp]art|[Ee]xhibit|"
-    r"[Tt]eam|[Ll]ine|[Ss]chedule|[Pp]oint|[Ff]igure|[Tt]able|[Aa]ppendix|[Gg]eneration|"
-    r"[Oo]ption|[Aa]nswer|"
-    r"[Bb]uilding|[Gg]ate|[Ww]ing|[Ss]tudio|[Cc]ategory|[Mm]r|is|was|and I|an?|the|with|"
-    r"but|[Mm]odel) $"
-)
+_NO_INITIALS = LazyPattern(rf"{NAMED}$|\b(?:[Mm]r|is|was|and I|an?|the|with|but) $")
 
 
 @recognizer("initials", r"(?<![\w.'])((?:[A-Z]\.[ -]?)+)(?=[A-Z][a-z'])", needs=".", weight=1.3)
@@ -367,8 +362,7 @@ def propose_grade_letter(match: re.Match[str]) -> v.Value | None:
 
 @recognizer(
     "letter",
-    r"\b(?:[a-z]+|Plan|Vitamin|Type|Class|Group|Grade|Team|Option|Section|Part|Appendix|Exhibit|"
-    r"Hepatitis|Series|Level|Gate|Row|Seat|Category|Schedule|Unit|Zone|Building|Block|Model) "
+    rf"\b(?:[a-z]+ |{NAMED}|Series )"
     r"(?:(A)(?= [a-z]|[,;:)])|([A-Z])(?=[.!?][\"')\]]*(?:$|\s)))",
     needs="ABCDEFGHIJKLMNOPQRSTUVWXYZ",
     weight=1.1,

@@ -9,6 +9,7 @@ from typing import Any
 from anyrig.text import values as v
 from anyrig.text.recognizers import LazyPattern, Proposal
 from anyrig.text.recognizers.languages import french, spanish
+from anyrig.text.recognizers.stops import NAMED as NAMED
 from anyrig.text.recognizers.stops import STOP_TABLES, look_behind, stop_after
 
 NUMBER = (

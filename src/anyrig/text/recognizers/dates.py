@@ -278,9 +278,12 @@ def _has_other_date(match: re.Match[str]) -> bool:
     """Whether a day that is no fraction stands near: 5/1 and 5/15."""
     near = match.string[max(0, match.start() - 40) : match.end() + 40]
     days = re.findall(r"(?<![\w/.])(?:1[0-2]|[1-9])/(\d\d)(?![\w/])", near)
-    return any(int(day) in _NO_DENOMINATORS or int(day) == 15 for day in days)
+    return bool(_DAY_SPAN.search(near)) or any(
+        int(day) in _NO_DENOMINATORS or int(day) == 15 for day in days
+    )
 
 
+_DAY_SPAN = LazyPattern(rf"(?<![\w/.])\d\d?/\d\d?{DASH}\d\d?/\d\d?(?![\w/])")
 _NO_DENOMINATORS = frozenset((13, 14, 17, 18, 19, 21, 22, 23, 26, 27, 28, 29, 30, 31))
 """What nobody cuts things into: the day of a date."""
 _TIMED = LazyPattern(
@@ -655,7 +658,7 @@ _SHARE = {"es": r" de (?:l|su|mi|tu|est|cada)", "fr": r" d(?:e la|es|u)\b"}
     "date",
     lambda language: (
         rf"(?:{_UNTIL_DAY[language]}|{_DAY_BEFORE[language]}"
-        r"(?!(?:1/[2-9]|2/3|3/4)\b(?! ?[.,;)])))"
+        r"(?!(?:1/[2-9]|2/3|3/4)\b(?= ?d(?:e|el|es|u)?\b| partes?\b)))"
         r"(\d{1,2})/(\d{1,2})"
         rf"(?![\d/]|[.,]\d|{_SHARE[language]})"
     ),
@@ -731,6 +734,7 @@ def _weekday_name(language: str, written: str) -> str:
         rf"(?<!\w)({_WEEKDAY[language]})(?=,?\s+(?:\d|au\s|à\s|al?\s|(?:(?:y|e|o|et|ou)\s)?"
         rf"{_WEEKDAY[language]}))"
         rf"|(?<!\w)((?:{_PLAIN_WEEKDAYS[language]})\.)(?!\w|\s?:)"
+        rf"|(?:(?<=\ble )|(?<=\bdu )|(?<=\bau )|(?<=\bel )|(?<=\bal ))({_WEEKDAY[language]})(?!\w)"
     ),
     flags=re.IGNORECASE,
     needs=lambda language: TABLES[language].SHORT_WEEKDAYS,
@@ -739,6 +743,8 @@ def _weekday_name(language: str, written: str) -> str:
 )
 def propose_romance_weekday(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     written, following = match[0].lower(), after(match)
+    if match[3] and len(re.findall(_WEEKDAY[language], match.string)) < 2:
+        return None  # By itself `le mar.` may be anything.
     # El mar. 12 barcos: a noun that is counted follows, and no time or place.
     counted = re.match(r",?\s+\d+ (?!heures?\b|dans\b|pour\b|à\b|a\b|de\b)[a-zà-ÿ]{3,}", following)
     if counted and written in ("mar.", "mer.", "jeu."):

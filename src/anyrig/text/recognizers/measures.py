@@ -21,6 +21,7 @@ from anyrig.text.recognizers.common import (
     DASH,
     DOT,
     MINUS,
+    NAMED,
     NOT_NOUNS,
     NUMBER,
     NUMBER_START,
@@ -54,12 +55,6 @@ UNIT = {
 }
 """The units of each language, for a pattern."""
 _UNIT = UNIT["en"]
-_PERIOD = {
-    "second": "s", "minute": "min", "hour": "h", "day": "d", "week": "wk", "month": "mo",
-    "year": "yr", "yr": "yr", "mo": "mo", "wk": "wk", "hr": "h", "sec": "s", "d": "d",
-    "person": "person", "capita": "capita", "serving": "serving", "acre": "ac", "inch": "in",
-    "foot": "ft", "mile": "mi", "gallon": "gal", "dose": "dose", "shift": "shift", "cycle": "cycle",
-}  # fmt: skip
 # Units that may be other things when they touch the number, and whether they still count there:
 # "5m" is five meters, "5B" a seat or billions.
 _TOUCHING = {
@@ -83,7 +78,7 @@ def find_unit(language: str, symbol: str) -> str:
         or symbols.get(symbol.replace(". ", " "))
         or next(
             (unit for key, unit in symbols.items() if key.replace(" ", "") == compact),
-            _PERIOD.get(symbol, symbol),
+            english.PERIODS.get(symbol, symbol),
         )
     )
 
@@ -102,20 +97,10 @@ def link_range(language: str, match: re.Match[str]) -> str:
 
 
 _PLACE = LazyPattern(
-    r"\b(?:[Ss]eats?|[Rr]ow|[Gg]ate|[Rr]oom|[Aa]pt\.?|[Aa]partment|[Ss]uite|[Uu]nit|"
-    r"[Gg]rade|[Cc]lass|"
-    r"[Ss]ection|[Bb]lock|[Pp]latform|[Tt]rack|[Bb]ay|[Zz]one|[Hh]all|[Dd]oor|[Bb]uilding|[Ff]loor|"
-    r"[Ss]tand|[Cc]abin|[Bb]erth|[Tt]erminal|[Dd]ock|[Tt]able|[Ff]igure|[Gg]roup|[Tt]eam|[Pp]art|"
-    r"[Aa]ppendix|[Ee]xhibit|[Ll]ot|[Bb]ox|[Pp]age|[Ww]ard|[Ss]tudio|[Hh]angar|[Cc]hannel|[Rr]oute|"
-    r"[Nn]o\.|[Nn]umber|[Bb]us|[Ff]lat|Rte?\.?|[Hh]ighway|"
-    r"Hwy\.?|Rwy\.?|[Rr]unway|Exit|US|U\.S\.|[Ss]pace|[Ll]evel|[Dd]istrict|[Vv]itamin|"
+    rf"{NAMED}$|\b(?:US|U\.S\.|[Dd]istrict|"
     r"(?:am|are|is|was|were|be|sits?|sat|sitting|seated) in|moved to) $|['’](?:m|s|re) in $"
 )
-_LISTED_PLACE = LazyPattern(
-    r"\b(?:sections|articles|rules|rooms|apts\.|units|seats|gates|exits|items|flats|routes|"
-    r"schedules|clauses) [\w(),;. ]{1,40}?(?:and|or|to|,) $",
-    re.IGNORECASE,
-)
+_LISTED_PLACE = LazyPattern(rf"{NAMED}[\w(),;. ]{{1,40}}?(?:and|or|to|,) $")
 _SIZE = LazyPattern(
     r"\b(?:sizes?|shoes?|boots?|sneakers?|wears?|wore|heels?|feet|pair|skates?|cleats|loafers?|"
     r"sandals?|slippers?|footwear|takes?)\b[^.;]{0,12}$",
@@ -148,7 +133,7 @@ def _measure_pattern(language: str) -> str:
     return (
         rf"{STARTS[language]}{SIGNED_AMOUNT[language]}"
         rf"(?:(?P<link>{LINKS[language]})(?P<high>{OPTIONAL_MINUS}{amount}))?"
-        + _MEASURE[language].format(unit=unit, power=POWER, period=one_of(_PERIOD))
+        + _MEASURE[language].format(unit=unit, power=POWER, period=one_of(english.PERIODS))
     )
 
 
@@ -188,12 +173,18 @@ def propose_measure(language: str, match: re.Match[str]) -> Proposal | None:
     value: v.Value = v.Measure(counted, unit, parse_power(match["power"]), attributive)
     if name == "cc" and language == "fr" and _size(counted) > 20:
         value = v.Measure(counted, "volume-cubic-centimeter")  # no spoons
+    if name == "p." and language == "fr" and _HOME.search(match.string):
+        value = v.Measure(counted, "piece")
+    if unit == "point" and language == "es" and _PRICED.search(before(match, 30)):
+        value = v.Measure(counted, "peseta")
     if name.startswith("hab") and language == "es" and not per and _size(counted) < 20:
         value = v.Measure(counted, "room")
     if name == "bps" and (_YIELD.search(before(match, 60)) or _YIELD.search(after(match, 40))):
         value = v.Phrase((counted, "basis points"))
     if per:
-        below = TABLES[language].UNITS.get(per) or _PERIOD.get(per) or find_unit(language, per)
+        below = (
+            TABLES[language].UNITS.get(per) or english.PERIODS.get(per) or find_unit(language, per)
+        )
         value = v.Rate(value, below, parse_power(match["per_power"]))
     if language == "en" and match["dot"]:
         return _close_english(value, match, bool(per))
@@ -241,6 +232,11 @@ def _close_english(value: v.Value, match: re.Match[str], rated: bool) -> Proposa
     return _close(value, match)
 
 
+_HOME = LazyPattern(r"\d ?m²|(?i:\bappt|\bappart|\bmaison|\bvilla|\bstudio|\bpavillon)")
+_PRICED = LazyPattern(
+    r"(?i)\b(?:cuest\w+|costab?\w*|pagó|pagué|valía|vale|precio|por|de) [^.;]{0,12}$"
+)
+"""Before a sum: costaba 500 pts."""
 _CAPACITOR = LazyPattern(r"(?i)capacit|farad|condenser")
 """Of something else the letter means degrees: T 98.6 F."""
 _OR = {"en": "or", "es": "o", "fr": "ou"}
@@ -444,7 +440,7 @@ def propose_angles(match: re.Match[str]) -> v.Value:
 @recognizer(
     "measure",
     rf"(?<![\w.])({NUMBER})(?:({DASH}| to )({NUMBER}))? ?"
-    rf"({_UNIT})/({_UNIT})/({_UNIT}|{one_of(_PERIOD)})"
+    rf"({_UNIT})/({_UNIT})/({_UNIT}|{one_of(english.PERIODS)})"
     r"(?![\w/²³])",
     needs="/",
     weight=2,
@@ -455,7 +451,7 @@ def propose_double_rate(match: re.Match[str]) -> v.Value:
     amount: v.Number | v.Range = parse_number(low)
     amount = v.Range(amount, parse_number(high)) if high else amount
     inner = v.Rate(v.Measure(amount, find_unit("en", unit)), find_unit("en", first))
-    return v.Rate(inner, _PERIOD.get(second) or find_unit("en", second))
+    return v.Rate(inner, english.PERIODS.get(second) or find_unit("en", second))
 
 
 @recognizer(
@@ -754,18 +750,25 @@ def propose_percent(language: str, match: re.Match[str]) -> v.Value | Proposal:
     return _close(v.Measure(v.Range(first, last, link), unit), match, language)
 
 
+_TIMES_PER = [key for key in english.PERIODS if len(key) > 1 and key not in ("ea", "pp")] + ["d"]
+"""Behind a bare number, where a single letter is rather something else."""
+
+
 @recognizer(
     "rate",
-    rf"(?<![\w.$£€])({NUMBER})(k|K|M|bn)? ?/ ?({one_of(_PERIOD)})\b(\.)?(?!/)",
+    rf"(?<![\w.$£€])({NUMBER})(k|K|M|bn| ?[x×])? ?/ ?({one_of(_TIMES_PER)})\b(\.)?(?!/)",
     needs="/",
     weight=1.6,
     digits=True,
     at="number",
 )
 def propose_per_period(match: re.Match[str]) -> Proposal:
-    """Without a unit: `30k/yr`, `3/week`."""
-    amount = parse_number(match[1], None, english.SCALES[match[2]] if match[2] else 0)
-    return _close(v.Rate(amount, _PERIOD[match[3]]), match)
+    """Without a unit: `30k/yr`, `3/week`, `2x/day`."""
+    scale = english.SCALES.get(match[2] or "", 0)
+    amount: v.Value = parse_number(match[1], None, scale)
+    if match[2] and not scale:
+        amount = v.Phrase((amount, "times"))
+    return _close(v.Rate(amount, english.PERIODS[match[3]]), match)
 
 
 @recognizer(

@@ -467,7 +467,8 @@ def propose_lettered_span(match: re.Match[str]) -> v.Value | None:
     r"Delta|Lufthansa|RFC|ISO|"
     r"[Ff]orm|[Pp]ort|[Ee]xit|[Cc]hannel|[Ll]ocker|[Cc]abin|[Cc]ell|[Tt]rain|[Mm]odel|chmod|"
     r"[Aa]ir Force|"
-    r"Box|Rm\.?|Ste\.?|Bldg\.?|Flt\.?|Xbox|U\.S\.|BMW|Nokia|Ryzen|[Gg]ate|[Pp]latform) "
+    r"Box|[Rr]m\.?|Ste\.?|Bldg\.?|Flt\.?|Xbox|U\.S\.|BMW|Nokia|Ryzen|[Gg]ate|[Pp]latform|"
+    rf"(?:{one_of(english.COURSES)})\.?) "
     r"(\d{3,5})(?![\w%]|[.,]\d)"
     r"(?! (?:million|billion|percent|people|men|troops|times|dollars|miles))",
     weight=1.4,

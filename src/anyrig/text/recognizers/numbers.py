@@ -18,6 +18,7 @@ from anyrig.text.recognizers.common import (
     DASH,
     FRACTIONS,
     MINUS,
+    NAMED,
     NOT_NOUNS,
     NUMBER,
     NUMBER_END,
@@ -48,11 +49,7 @@ _IDIOMS = {
     "20/20": ("20", "20"), "4/20": ("4", "20"),
 }  # fmt: skip
 _PLACES = LazyPattern(
-    r"(?:[Aa]pt\.?|[Aa]partment|[Ss]uite|[Rr]oom|[Uu]nit|[Ss]eat|[Gg]ate|[Gg]rade|"
-    r"[Ss]ection|[Rr]ow|[Ee]xit|[Bb]lock|[Ff]lat|[Tt]erminal|[Pp]latform|[Cc]abin|[Bb]uilding|"
-    r"[Tt]ier|[Ll]evel|[Ll]ot|[Bb]ay|[Zz]one|[Dd]oor|[Pp]encil|[Ff]igure|[Ff]ig\.|[Tt]able|"
-    r"[Pp]art|[Aa]ppendix|[Cc]lass|[Ff]loor|[Pp]hase|[Oo]ption|[Tt]ype|[Hh]all)s?"
-    r"(?: numbers?| is| was| are)* (?:\d+[A-Z](?:,? and |, | or | to |[-–]))*$"
+    rf"{NAMED}(?:numbers? |is |was |are )*(?:\d+[A-Z](?:,? and |, | or | to |[-–]))*$"
 )
 _RATED = LazyPattern(
     r"\b(?:rated?|rating|scored?|gave|give|got|gets|earned|a|quiz|test|mark) [^.]{0,20}$"
@@ -346,6 +343,8 @@ def propose_range(match: re.Match[str]) -> v.Value | None:
         return v.Phrase((v.Digits((low,)), v.Digits((high,))))
     if dash == "-" and not (sign or scale or scale2) and _is_code(match, low, high):
         return v.Phrase((v.Label(low), v.Label(high)))
+    if len(high) < len(low) and high[0] == "0" and is_span(low, high):
+        high = low[: -len(high)] + high  # pages 101-04
     first = parse_number(low, sign, english.SCALES[scale] if scale else 0)
     last = parse_number(high, None, english.SCALES.get(scale2 or "", 0) if scale2 != "x" else 0)
     span = v.Range(first, last)
@@ -353,7 +352,8 @@ def propose_range(match: re.Match[str]) -> v.Value | None:
 
 
 _NUMBERED = LazyPattern(
-    r"(?:\b[Nn]os?\.|#|\b[Nn]umber|\b[Cc]ase|\b[Dd]ocket|\b[Pp]art|\b[Ii]tem) ?$"
+    r"(?:\b[Nn]os?\.|#|\b[Nn]umber|\b[Cc]ase|\b[Dd]ocket|\b[Pp]art|\b[Ii]tem|\b[Ff]ig\.|"
+    r"\b[Ff]igure|\b[Tt]able|\b[Ee]xhibit|\b[Ee]q\.|\b[Ee]quation|\b[Ee]xercise|\b[Pp]roblem) ?$"
 )
 
 
@@ -564,6 +564,19 @@ def propose_model(language: str, match: re.Match[str]) -> v.Value | None:
     """A thing's name: iPhone 6s."""
     named = re.search(r"(?:[A-ZÉ]\w*|[a-z][A-Z]\w*) $", before(match))
     return v.Phrase((v.Number(match[1]), v.Letters(match[2].upper()))) if named else None
+
+
+@recognizer(
+    "label",
+    r"(?<![\w-])([HJ]) ?([-−–+]) ?(\d{1,3})(?!\w)",
+    languages=("fr",),
+    at="capital",
+    weight=1.6,
+)
+def propose_countdown(match: re.Match[str]) -> v.Value:
+    """The day or the hour before something: J-1, H+2."""
+    sign = "+" if match[2] == "+" else "-"
+    return v.Phrase((v.Letters(match[1]), v.Number(match[3], sign=sign)))
 
 
 # A number that stands free is a count.
@@ -987,7 +1000,9 @@ def propose_greek_fraction(language: str, match: re.Match[str]) -> v.Value | Non
 def propose_lettered_part(language: str, match: re.Match[str]) -> v.Value | None:
     """El artículo 3.1.b), l'article 5.a."""
     if not re.search(
-        r"\b(?:[Aa]rts?\.|[Aa]rt[íi]c[ul]\w+|[Aa]pdo\.|[Aa]partado) $", before(match, 16)
+        r"\b(?:[Aa]rts?\.|[Aa]rt[íi]c[ul]\w+|[Aa]pdo\.|[Aa]ps?\.|[Aa]partados?|[Pp]unto|[Aa]l\.|"
+        r"alinéa) $",
+        before(match, 16),
     ):
         return None
     return v.Phrase((v.Version(tuple(match[1].split("."))), v.Letters(match[2].upper())))

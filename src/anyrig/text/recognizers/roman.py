@@ -249,14 +249,23 @@ def _in_list(match: re.Match[str], numeral: str) -> bool:
     at="needs",
     weight=1.2,
 )
-def propose_item(match: re.Match[str]) -> v.Value | None:
+def propose_item(match: re.Match[str]) -> Proposal | None:
     """The number of a list's item: `IV. The garden`."""
     number = roman_value(match[0])
     if not number or match.string[: match.start()].strip(" ("):
         return None
-    if match[0] == "I" and re.match(r"[.)] (?:[A-Z][a-z]* ?)$", after(match, 5)):
+    listed = _ITEM_TEXT.match(match.string, match.end())
+    if match[0] == "I" and not listed:
         return None
-    return v.Roman(number)
+    return Proposal(v.Roman(number), weight=4 if listed else None)
+
+
+_ITEM_TEXT = LazyPattern(
+    r"[.)] (?:[¿¡«]?[A-ZÀ-Ý][^\W\d_]+ (?:the|an?|your|all|this|these|out|to|of|and|in|on|el|la|los|"
+    r"las|un|una|de|y|les?|des?|du|et|à)\b|(?:Introduc|Background|Overview|Summary|Method|Scope|"
+    r"Purpose|Defini|General|Généralit|Antecedentes|Objet)\w*)"
+)
+"""What the first item of a list says, and no name does: `I. Open the box`."""
 
 
 # Spanish and French

@@ -298,16 +298,29 @@ constant("sign", "♩ ?", v.Abbreviation("quarter note "), needs="♩", weight=3
 constant("sign", "♪ ?(?==)", v.Abbreviation("eighth note "), needs="♪", weight=3)
 # Keys that are drawn beside their names are said once.
 constant("sign", r"[↵⏎⌅⇧⇪⌥⌃⌫⌦⎋⇥]", v.Silence(space=True), needs="↵⏎⌅⇧⇪⌥⌃⌫⌦⎋⇥", weight=1)
-# Keys that stand for themselves: ⇧A, ⌥F4.
-constant("sign", r"⌥ ?\+? ?(?=[A-Z]\b|F\d|⌘)", v.Abbreviation("Option "), needs="⌥", weight=2)
-constant("sign", r"⌃ ?\+? ?(?=[A-Z]\b|F\d|⌘|⌥)", v.Abbreviation("Control "), needs="⌃", weight=2)
-constant("sign", r"⇧ ?\+? ?(?=[A-Z]\b|F\d|⌘)", v.Abbreviation("Shift "), needs="⇧", weight=2)
+_DRAWN_KEYS = {"⌥": "Option", "⌃": "Control", "⇧": "Shift", "⌘": "Command"}
+
+
+@recognizer(
+    "sign", r"([⌥⌃⇧⌘]) ?\+? ?(?=([A-Z][a-z]*)\b|F\d|\d\b|[⌥⌃⇧⌘↵⌫⌦])", needs=_DRAWN_KEYS, weight=2
+)
+def propose_drawn_key(match: re.Match[str]) -> v.Value | None:
+    """A key that stands for itself: `⇧A`, `⌥F4`; beside its name it is said once."""
+    name = _DRAWN_KEYS[match[1]]
+    return v.Abbreviation(f"{name} ") if match[2] != name else None
+
+
 # Between prices in several currencies: £8/€10.
 constant(
     "sign", r"(?:(?<=[$£€]\d)|(?<=[$£€]\d\d)|(?<=[$£€]\d{3}))/(?=[$£€]\d)", v.Abbreviation(", "),
     needs="/", digits=True, weight=3,
 )  # fmt: skip
-constant("sign", r"⌘ ?\+? ?(?=[A-Z]\b)", v.Abbreviation("Command "), needs="⌘", weight=2)
+# A bolt or a thread and its length: M8 x 40.
+for _code, _by in (("en", "by"), ("es", "por"), ("fr", "par")):
+    constant(
+        "sign", r"(?:(?<=\bM\d)|(?<=\bM\d\d)) ?[x×] ?(?=\d)", v.Abbreviation(f" {_by} "),
+        languages=(_code,), needs="x×", digits=True, weight=2,
+    )  # fmt: skip
 # A line of a table that is drawn with signs.
 constant(
     "sign", r"(?<![\w=|+-])(?=[=|+-]*[=|-]{3})[=|+-]+(?![\w=|+-])", v.Silence(space=True),

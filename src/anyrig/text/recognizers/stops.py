@@ -40,13 +40,9 @@ _ITEMS = frozenset("ii iii iv vi vii viii ix xi xii".split())
 _SMALL_ITEM = LazyPattern(rf"(?:{'|'.join(_ITEMS)})\. [A-Z][a-z]")
 """The next item of a list: Dry. iii. Fold."""
 _ROMAN = LazyPattern(r"[IVXLCDM]+\b")
-_NO_INITIAL = LazyPattern(
-    r"\b(?:an?|letter|vitamin|plan|hepatitis|type|group|class|grade|section|part|exhibit|"
-    r"team|point|"
-    r"[Ee]xh?\.|[Aa]tt\.|[Aa]pp\.|[Ff]ig\.|[Aa]pt\.|[Bb]ldg\.|[Ss]ched\.|[Gg]rp?\.|[Rr]m\.|room|suite|unit|gate|"
-    r"appendix|option|answer|building|gate|wing|studio|category) \Z",
-    re.IGNORECASE,
-)
+NAMED = rf"\b(?i:(?:{'|'.join(map(re.escape, english.NAMED_NOUNS))})s?\.? )"
+"""A noun that a letter or a number behind it names, for a pattern."""
+_NO_INITIAL = LazyPattern(rf"(?:{NAMED}|\b(?i:an?|letter) )\Z")
 _LEADS_IN = LazyPattern(
     r"(?:^|[.!?:;][\"')]* |[\"'(])(?:At|By|On|In|Around|About|Before|After|Until|Since|"
     r"From|During|For|Near|"
@@ -147,7 +143,7 @@ STOP_TABLES = {
 }  # fmt: skip
 
 
-_BRAND = LazyPattern(r"i[A-Z]\w|e[A-Z][a-z]{2}|macOS\b|mRNA\b")
+_BRAND = LazyPattern(r"i[A-Z]\w|e[A-Z][a-z]{2}|macOS\b|mRNA\b|[a-z](?:[²³]| ?= ?\d|\^\d)")
 
 
 def is_small(text: str) -> bool:

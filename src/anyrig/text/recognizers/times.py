@@ -394,6 +394,14 @@ def propose_verse(language: str, match: re.Match[str]) -> v.Value | None:
     return v.Phrase(tuple(parts))
 
 
+def _numbered_forms(language: str) -> str:
+    """Books of which there are several, cut short without a full stop: 1 Co 13."""
+    table = TABLES[language]
+    return one_of(
+        key for key, name in table.BOOKS.items() if name in table.NUMBERED_BOOKS and len(key) > 1
+    )
+
+
 def _order(written: str | None) -> int:
     return int(written) if written and written.isdecimal() else len(written or "")
 
@@ -402,7 +410,7 @@ def _order(written: str | None) -> int:
     "verse",
     lambda language: (
         rf"(?<!\w)([123]|I{{1,3}}){_TH}? (?:({one_of(TABLES[language].BOOKS)})\.|"
-        rf"({one_of(TABLES[language].NUMBERED_BOOKS)}))(?= \d)"
+        rf"({one_of(TABLES[language].NUMBERED_BOOKS)})|({_numbered_forms(language)}))(?= \d)"
     ),
     languages=RECOGNIZED_LANGUAGES,
     needs=_books,
@@ -411,7 +419,7 @@ def _order(written: str | None) -> int:
 )
 def propose_book(language: str, match: re.Match[str]) -> v.Value:
     table = TABLES[language]
-    name = match[3] or table.BOOKS[match[2]]
+    name = match[3] or table.BOOKS[match[2] or match[4]]
     return v.Abbreviation(table.name_book(name, _order(match[1])))
 
 

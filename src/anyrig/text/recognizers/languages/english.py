@@ -153,7 +153,7 @@ LOWER = {
 }  # fmt: skip
 """In the middle of a sentence."""
 NUMBERED = {
-    "mag": "magnitude", "Mag": "Magnitude", "Rel": "Released",
+    "mag": "magnitude", "Mag": "Magnitude", "Rel": "Released", "Inv": "Invoice",
     "Wk": "Week", "wk": "week", "lvl": "level", "lv": "level", "sz": "size", "Sz": "Size",
     "mm": "measures", "Blk": "Block", "blk": "block", "Cat": "Category", "cat": "category",
     "Mod": "Module", "Ques": "Question", "Qn": "Question", "Grp": "Group", "grp": "group",
@@ -206,6 +206,26 @@ NUMBERED = {
     "Chs": "Chapters", "eps": "episodes", "pts": "parts", "bks": "books", "approx": "approximately",
 }  # fmt: skip
 """Before a number."""
+NAMED_NOUNS = (
+    "answer apartment apartments appendix article aisle bay berth block box building bus cabin "
+    "category channel class clause curve deck dock door entrance exhibit exit figure flat floor "
+    "gate generation grade group hall hangar hepatitis highway item level line locker lot model "
+    "number option page part pencil phase pier plan platform point question room route row rule "
+    "runway schedule seat section size space stage stall stand studio suite table team terminal "
+    "tier track type unit vitamin ward wing zone "
+    "app. apt. att. bldg. ex. exh. fig. gp. gr. grp. hwy. no. nos. rm. rt. rte. rwy. sched. "
+    "ste. tbl."
+).split()
+"""What a letter or a number behind it names: seat 5B, vitamin C, rm. 12A."""
+COURSES = {
+    "Acct": "Accounting", "Anat": "Anatomy", "Anthro": "Anthropology", "Astron": "Astronomy",
+    "Bio": "Biology", "Biol": "Biology", "Calc": "Calculus", "Chem": "Chemistry",
+    "Econ": "Economics", "Eng": "English", "Geog": "Geography", "Geol": "Geology",
+    "Hist": "History", "Ling": "Linguistics", "Lit": "Literature", "Math": "Math",
+    "Phil": "Philosophy", "Phys": "Physics", "Psych": "Psychology", "Soc": "Sociology",
+    "Stats": "Statistics",
+}  # fmt: skip
+"""Of a university, before the number of a course: Chem. 101."""
 SAINTS = frozenset(
     "Agnes Albans Albert Ambrose Andrew Andrews Anne Anthony Augustine Bart Barts Basil "
     "Benedict Bernard Catherine Charles Christopher Clair Clare Cloud Columba Croix David Denis "
@@ -263,6 +283,7 @@ SHORT_STATES = {
     "Wis": "Wisconsin", "Wyo": "Wyoming", "Ont": "Ontario", "Que": "Quebec", "Alta": "Alberta",
     "Sask": "Saskatchewan", "Man": "Manitoba", "Nfld": "Newfoundland",
 }  # fmt: skip
+STATES_LIKE_WORDS = frozenset("La Del Man Miss Ill Ore Que".split())
 DOTTED_STATES = {
     "N.Y.": "New York", "N.J.": "New Jersey", "N.C.": "North Carolina", "S.C.": "South Carolina",
     "N.H.": "New Hampshire", "N.M.": "New Mexico", "N.D.": "North Dakota", "S.D.": "South Dakota",
@@ -377,7 +398,8 @@ FULL_ACRONYMS = {
     "NoSQL": "No S Q L", "PostgreSQL": "Postgres Q L", "kHz": "kilohertz", "MHz": "megahertz",
     "GHz": "gigahertz", "Hz": "hertz", "kWh": "kilowatt hours", "dB": "decibels",
     "Mbps": "megabits per second", "mph": "miles per hour", "N95": "N ninety-five",
-    "mc2": "mc squared",
+    "mc2": "mc squared", "YoY": "year over year", "QoQ": "quarter over quarter",
+    "MoM": "month over month",
 }  # fmt: skip
 # What goes on with the name of a country or a union: the U.S. Senate.
 INSTITUTIONS = frozenset(
@@ -459,15 +481,17 @@ SIGNS = {
 }  # fmt: skip
 """Of money, and the currency that each is."""
 PERIODS = {
-    "mile": "mi", "mo": "mo", "month": "mo", "yr": "yr", "year": "yr", "hr": "h", "h": "h",
-    "hour": "h",
-    "wk": "wk", "week": "wk", "lb": "lb", "lbs": "lb", "kg": "kg", "oz": "oz", "gal": "gal",
-    "sq ft": "sq ft", "sqft": "sq ft", "sq. ft": "sq ft", "mi": "mi", "km": "km", "kWh": "kWh",
-    "GB": "GB", "min": "min", "L": "L", "l": "L", "bbl": "bbl", "ea": "ea", "g": "g", "day": "d",
-    "d": "d", "ft": "ft", "sec": "s", "s": "s", "m": "m",
-    "nt": "night", "nts": "night", "night": "night", "pp": "person", "pers": "person",
+    **dict.fromkeys(("second", "sec", "s"), "s"), **dict.fromkeys(("minute", "min"), "min"),
+    **dict.fromkeys(("hour", "hr", "h"), "h"), **dict.fromkeys(("day", "d"), "d"),
+    **dict.fromkeys(("week", "wk"), "wk"), **dict.fromkeys(("month", "mo"), "mo"),
+    **dict.fromkeys(("year", "yr"), "yr"), **dict.fromkeys(("night", "nt", "nts"), "night"),
+    **dict.fromkeys(("person", "pers", "pp"), "person"), **dict.fromkeys(("mile", "mi"), "mi"),
+    **dict.fromkeys(("lb", "lbs"), "lb"), **dict.fromkeys(("foot", "ft"), "ft"),
+    **dict.fromkeys(("gallon", "gal"), "gal"), **dict.fromkeys(("L", "l"), "L"),
+    **dict.fromkeys(("sq ft", "sqft", "sq. ft"), "sq ft"), "acre": "ac", "inch": "in",
+    **{key: key for key in "km m kg g oz kWh GB bbl ea capita serving dose shift cycle".split()},
 }  # fmt: skip
-"""Behind the stroke of a price: `$20/hr`."""
+"""What stands behind a stroke, beside other units: `$20/hr`, `3 mg/dose`."""
 LEADING = frozenset(
     "mr mrs ms messrs mses dr drs prof rev hon fr br gen col maj capt cmdr cdr lt sgt cpl pvt "
     "sen sens rep reps gov govs pres adm brig amb atty msgr mme mlle ven mt ft supt insp det vs "
@@ -523,10 +547,27 @@ SHORT_FORMS = (
         "Mvt.": "Movement", "Fl.": "Floor", "Ed.": "Edition", "Cent.": "Century", "Gr.": "Grade",
         "Qtr.": "Quarter", "Inn.": "Inning"}, lead=r"(?<=\d(?:st|nd|rd|th) )", ends="any",
         weight=1.4),
-    ShortForm({"yr.": "year", "hr.": "hour", "mo.": "month", "wk.": "week", "min.": "minute",
-        "sec.": "second", "lb.": "pound", "oz.": "ounce", "gal.": "gallon", "ft.": "foot",
-        "in.": "inch", "mi.": "mile", "doz.": "dozen"}, lead=behind(r"\bper"), ends="any",
-        weight=1.4),
+    ShortForm({f"{short}.": noun for short, noun in COUNTED.items()},
+        lead=behind(r"\bper", r"[\ds¢] a", r"[\ds¢] an", "nce a", "nce an", "ice a", "ice an"),
+        ends="any", weight=1.6),
+    ShortForm({f"{short}.": words for short, words in COURSES.items()}, rest=r"(?= \d{3}\b)",
+        weight=1.6),
+    ShortForm({"inc.": "income"}, lead=behind("[Nn]et", "[Gg]ross", "[Oo]perating", "[Tt]axable",
+        "[Hh]ousehold", "[Ff]amily", "[Aa]nnual", "[Ii]nterest"), ends="any", weight=1.6),
+    ShortForm({"app.": "appendix"}, lead=behind("[Tt]he", "[Ss]ee", "[Tt]his"),
+        rest=r"(?= (?:on|at|to|of|in|for|below|above|has|is|p\.)(?!\w))", weight=1.6),
+    ShortForm({"U": "units"}, lead=behind(r"\d"),
+        rest=r"(?=/|,? (?:of|s\.c|SC|i\.v|IV|i\.m|IM|sub|at|before|with|daily|per|insulin|every))",
+        weight=1.8),
+    ShortForm({"BR": "bedroom", "BA": "bath", "br.": "bedrooms", "ba.": "baths"},
+        lead=behind("[½\\d]"), ends="any", weight=1.8),
+    ShortForm({"pkg.": "parking"}, lead=behind("w/", "[Ff]ree", "street", "[Gg]arage", "[Vv]alet"),
+        ends="any", weight=1.6),
+    ShortForm({"Sts.": "Streets", "Aves.": "Avenues", "Rds.": "Roads", "Blvds.": "Boulevards"},
+        lead=behind("[a-z]"), ends="any", weight=1.8),
+    ShortForm({"Ave.": "Avenue"}, lead="(?<![a-z] )",
+        rest=r"(?= (?:[B-D](?![\w.'])|A(?:[,;:]| (?:is|was|and|in|at|near|to|has|had)\b)))",
+        weight=1.8),
     ShortForm({"v.": "versus", "vs.": "versus"}, rest=r"(?= [A-Z])", weight=1.2),
     ShortForm({"v": "versus"}, lead=behind("[a-z]"), rest=r"(?= [A-Z][a-z])", weight=1.6),
     ShortForm({"&c.": "et cetera", "&c": "et cetera"}, ends="any"),

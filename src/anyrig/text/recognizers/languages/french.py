@@ -89,7 +89,7 @@ NUMBERED = {
     "esc.": "escalier", "arr.": "arrondissement", "par.": "paragraphe", "éq.": "équation",
     "sc.": "scène", "th.": "thermostat", "prof.": "profondeur", "dépt": "département",
     "liv.": "livre", "fol.": "folio", "f°": "folio", "ff.": "folios", "req.": "requête",
-    "leuco.": "leucocytes", "bur.": "bureau",
+    "leuco.": "leucocytes", "bur.": "bureau", "inv.": "inventaire",
     "vit.": "vitesse",
     "voit.": "voiture", "tabl.": "tableau", "arts.": "articles",
     "chaps.": "chapitres", "vols.": "volumes",
@@ -127,6 +127,9 @@ SMALL_CLOSERS = {
 }  # fmt: skip
 # A capital behind them begins no sentence.
 INNER = {
+    "R.-V.": "rendez-vous", "nouv. éd.": "nouvelle édition", "b. état": "bon état",
+    "t. b. état": "très bon état", "s. d. b.": "salle de bains", "rdc": "rez-de-chaussée",
+    "r.-d.-c.": "rez-de-chaussée", "cde": "commande", "cdes": "commandes",
     "p. ex.": "par exemple", "p.ex": "par exemple", "par ex.": "par exemple",
     "c.-à-d.": "c'est-à-dire", "c.à.d.": "c'est-à-dire", "c. à d.": "c'est-à-dire",
     "càd": "c'est-à-dire", "c-à-d": "c'est-à-dire", "i. e.": "c'est-à-dire",
@@ -242,7 +245,7 @@ CLIPPED = (
     "session siècle signature situation société solution sortie soupape spécification spectacle "
     "statistique stationnement structure subdivision substantif suffixe superficie supérieur "
     "surface symbole système tableau taille technologie télévision température terminaison "
-    "territoire théâtre théorie thermostat titulaire tome traduction traducteur traitement "
+    "soldat territoire théâtre théorie thermostat titulaire tome traduction traducteur traitement "
     "transfert transformation transport travaux trimestre unité université utilisation vacances "
     "validation valeur variable variation végétation véhicule vélocité vendeur ventilation "
     "vérification verset vestiaire vêtement vétérinaire vigueur visibilité visite vitamine "
@@ -270,8 +273,8 @@ WORDS_LIKE_CLIPPED = frozenset(
 UNITS_OF_ARMIES = {
     "bat.": "bataillon", "bon": "bataillon", "div.": "division", "rég.": "régiment",
     "rgt": "régiment", "brig.": "brigade", "cie": "compagnie", "esc.": "escadron",
-    "arr.": "arrondissement", "ét.": "étage", "éd.": "édition", "min.": "minute",
-    "ch.": "chambre", "h.": "heure",
+    "arr.": "arrondissement", "arrt": "arrondissement", "ét.": "étage", "éd.": "édition",
+    "min.": "minute", "ch.": "chambre", "h.": "heure",
     "mouv.": "mouvement", "st.": "station", "trim.": "trimestre", "sem.": "semaine",
 }  # fmt: skip
 LEADING = tuple(key for key in STREETS if len(key) > 3)
@@ -433,6 +436,10 @@ _MASCULINE = frozenset(
 )
 
 
+def pluralize(noun: str) -> str:
+    return noun if noun.endswith(("s", "x", "z")) else f"{noun}s"
+
+
 @lru_cache(maxsize=4096)
 def find_gender(noun: str) -> str:
     """The gender that a noun most likely has, by lists and by its ending."""
@@ -486,7 +493,9 @@ KEYS = {
     "Win": "Windows", "Opt": "Option", "Fn": "Fonction", "AltGr": "Alt Graphique",
 }  # fmt: skip
 KEY_WORD = "touche"
-_AT_ORDINAL = r"(?:(?<=[ºª] )|(?<=[\d.]er )|(?<=\dre )|(?<=\d[edo] )|(?<=\dème ))"
+_AT_ORDINAL = (
+    r"(?:(?<=[ºª] )|(?<=[\d.]er )|(?<=[\dI]re )|(?<=\d[edo] )|(?<=\dème )|(?<=[IVX]e )|(?<=Ier ))"
+)
 _OPENING = (
     rf"(?! (?-i:(?:{'|'.join(sorted(word.capitalize() for word in STARTERS))})(?:\b|') [a-zà-ÿ]))"
 )
@@ -509,6 +518,26 @@ SHORT_FORMS = (
     ShortForm(STREETS, lead=r"(?!(?:(?<=une )|(?<=la )|(?<=des )|(?<=les )|(?<=cette ))bd)",
         rest=_OPENING + NAME_NEXT, weight=1, any_case=True),
     ShortForm({"gr.": "groupe"}, rest=r"(?= (?:[A-Z]\b|\d))"),
+    ShortForm({"Ch.": "Chambre"},
+        rest=r"(?= (?:des députés|des pairs|de comm|civ|crim|soc|com|de l'|régionale|mixte))",
+        weight=1.6),
+    ShortForm({"N.": "nord", "S.": "sud", "E.": "est", "O.": "ouest", "N": "nord", "S": "sud",
+        "E": "est", "O": "ouest"}, lead=behind("latitude", "longitude", r"lat\.", r"long\."),
+        ends="any"),
+    ShortForm({"dir.": "directeur", "dir. adj.": "directeur adjoint",
+        "dir. gén.": "directeur général"}, lead=_RANKED, ends="title", weight=1.6),
+    ShortForm({"dir.": "directrice", "dir. adj.": "directrice adjointe",
+        "dir. gén.": "directrice générale"}, lead=behind(r"\b[Ll]a", r"\bune"), ends="title",
+        weight=1.6),
+    ShortForm({"sal.": "salariés"}, lead=behind(r"\d"), ends="any"),
+    ShortForm({"éts": "établissements", "ets": "établissements"}, rest=NAME_NEXT),
+    ShortForm({"n. m.": "nom masculin", "n. f.": "nom féminin",
+        "n. m. pl.": "nom masculin pluriel", "n. f. pl.": "nom féminin pluriel",
+        "v. tr.": "verbe transitif", "v. intr.": "verbe intransitif",
+        "v. pron.": "verbe pronominal", "loc. adv.": "locution adverbiale",
+        "adj. inv.": "adjectif invariable"}, ends="any", weight=1.8),
+    ShortForm({"pas sér. s'abst.": "pas sérieux s'abstenir", "s'abst.": "s'abstenir"}, ends="any",
+        weight=1.8, any_case=True),
     ShortForm({"n.": "note"}, lead=behind(r"\d et", r"\d,"), rest=NUMBER_NEXT),
     *unit_forms(UNIT_NOUNS, "le du au un par chaque", "llions de, lliards de, lliers de"),
     ShortForm(NUMBERED, rest=NUMBER_NEXT, weight=1.3, any_case=True),

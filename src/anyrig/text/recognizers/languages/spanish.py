@@ -118,11 +118,11 @@ NUMBERED = {
     "blq.": "bloque", "vag.": "vagón", "tab.": "tabla",
     "f.": "folio", "ff.": "folios", "apdos.": "apartados", "epígr.": "epígrafe",
     "ejs.": "ejemplos", "ptos.": "puntos", "cuad.": "cuadro", "fich.": "ficha",
-    "leg.": "legajo", "cta.": "cuenta", "proc.": "procedimiento",
+    "leg.": "legajo", "inv.": "inventario", "cta.": "cuenta", "proc.": "procedimiento",
 }  # fmt: skip
 # May be the last word of a sentence.
 CLOSERS = {
-    "gtos.": "gastos", "v. o.": "vía oral",
+    "gtos.": "gastos", "v. o.": "vía oral", "alt.": "altura",
     "etc.": "etcétera", "etc": "etcétera", "EE. UU.": "Estados Unidos", "EE.UU": "Estados Unidos",
     "EEUU": "Estados Unidos", "EE. UU. A.": "Estados Unidos de América",
     "E.U.A.": "Estados Unidos de América", "Ud.": "usted", "Uds.": "ustedes", "Vd.": "usted",
@@ -131,7 +131,7 @@ CLOSERS = {
     "S. L. U.": "sociedad limitada unipersonal", "S. A. U.": "sociedad anónima unipersonal",
     "S. A. de C. V.": "sociedad anónima de capital variable",
     "S. R. L.": "sociedad de responsabilidad limitada", "S. Coop.": "sociedad cooperativa",
-    "Cía.": "compañía", "Cia.": "compañía", "Hnos.": "hermanos", "RR. HH.": "recursos humanos",
+    "Hnos.": "hermanos", "RR. HH.": "recursos humanos",
     "RRHH": "recursos humanos", "JJ. OO.": "Juegos Olímpicos", "JJOO": "Juegos Olímpicos",
     "FF. AA.": "Fuerzas Armadas", "CC. OO.": "Comisiones Obreras", "CCOO": "Comisiones Obreras",
     "AA. VV.": "autores varios", "VV. AA.": "varios autores", "D. F.": "Distrito Federal",
@@ -174,7 +174,8 @@ SMALL_CLOSERS = {
 }  # fmt: skip
 # A capital behind them begins no sentence.
 INNER = {
-    "dorm.": "dormitorios", "princ.": "principio", "lleg.": "llegada",
+    "dorm.": "dormitorios", "princ.": "principio", "lleg.": "llegada", "dest.": "destinatario",
+    "inv.": "inventario",
     "pac.": "paciente", "trat.": "tratamiento", "últ.": "último",
     "ult.": "último", "alq.": "alquiler", "apto.": "apartamento", "sop.": "sopera",
     "dens.": "densidad", "pobl.": "población", "adm.": "administración",
@@ -359,12 +360,13 @@ UNITS = {
     "u.": "item", "uu.": "item", "piezas": "piece", "pza.": "piece", "pzas.": "piece",
     "mcg": "mass-microgram", "UI": "international-unit", "U.I.": "international-unit",
     "comps.": "tablet", "sem.": "duration-week", "comp.": "tablet", "caps.": "capsule",
-    "gts.": "drop", "amp.": "vial",
+    "gts.": "drop", "amp.": "vial", "ptos.": "point", "ptos": "point", "pts": "point",
+    "pts.": "point",
 }  # fmt: skip
 SIGNS = {
     **SHARED_SIGNS, "dólares": "USD", "libras": "GBP", "PEN": "PEN", "S/": "PEN",
     "S/.": "PEN", "UYU": "UYU", "pesos": "pesos", "Bs": "BOB", "Bs.": "BOB", "₡": "CRC",
-    "rs.": "ESR", "rs": "ESR", "pts": "ESP", "ptas.": "ESP", "ptas": "ESP", "pta.": "ESP",
+    "rs.": "ESR", "rs": "ESR", "ptas.": "ESP", "ptas": "ESP", "pta.": "ESP",
 }  # fmt: skip
 SCALES = {
     "miles de millones": 9, "mil millones": 9, "millones": 6, "millón": 6, "millon": 6,
@@ -485,6 +487,17 @@ _FEMININE_END = LazyPattern(r"(?:a|ción|sión|xión|gión|nión|tión|dad|tad|t
 _MASCULINE_END = LazyPattern(r"(?:[^rygdl]ema|grama|ista|cida|nauta|crata|iatra|arca|auta|ómetra)$")
 
 
+def pluralize(noun: str) -> str:
+    """`puntos`, `secciones`, `voces`; what ends in `s` or `x` stays."""
+    if noun.endswith(("x", "s")):
+        return noun
+    if noun.endswith("ón"):
+        return f"{noun[:-2]}ones"
+    if noun.endswith("z"):
+        return f"{noun[:-1]}ces"
+    return f"{noun}s" if noun[-1] in "aeo" or noun.endswith(("bit", "bitcoin")) else f"{noun}es"
+
+
 @lru_cache(maxsize=4096)
 def find_gender(noun: str) -> str:
     """The gender that a noun most likely has, by lists and by its ending."""
@@ -566,7 +579,18 @@ SHORT_FORMS = (
     ShortForm(NUMBERED, rest=NUMBER_NEXT, weight=1.3, any_case=True),
     ShortForm({key: words for key, words in CLOSERS.items() if key not in AGREEING}, ends="any",
         weight=1.15, any_case=True, acronyms=True),
+    ShortForm({"Cía.": "compañía", "Cia.": "compañía"}, ends="name"),
     ShortForm(SMALL_CLOSERS, ends="any", weight=1.3),
+    ShortForm({"N.": "norte", "S.": "sur", "E.": "este", "O.": "oeste", "N": "norte", "S": "sur",
+        "E": "este", "O": "oeste"}, lead=behind("latitud", "longitud", r"lat\.", r"long\."),
+        ends="any"),
+    ShortForm({"Cons. pref.": "consumir preferentemente"}, weight=2),
+    ShortForm({"dir.": "director", "dir. gral.": "director general",
+        "dir. adj.": "director adjunto"}, lead=behind(r"\b[Ee]l", r"\bdel", r"\bal", r"\bun"),
+        ends="title", weight=1.6),
+    ShortForm({"dir.": "directora", "dir. gral.": "directora general",
+        "dir. adj.": "directora adjunta"}, lead=behind(r"\b[Ll]a", r"\buna"), ends="title",
+        weight=1.6),
     ShortForm(INNER, ends="title", weight=1.05, any_case=True, acronyms=True),
     ShortForm(UNITS_OF_ARMIES, lead=_AT_ORDINAL, ends="any", weight=1.6,
         any_case=True),
@@ -604,7 +628,8 @@ SHORT_FORMS = (
         rest=r"(?= \d{1,2}[:.]\d\d)", weight=1.6),
     ShortForm({"pta.": "puerta"}, rest=r"(?= [A-Z]\d)", weight=1.6),
     ShortForm({"n.": "nota"}, lead=behind(r"\b[Ll]a"), rest=NUMBER_NEXT, weight=1.6),
-    ShortForm({"rev.": "revisión"}, rest=r"(?= (?:en|anual|médica)\b)", weight=1.6, any_case=True),
+    ShortForm({"rev.": "revisión"}, rest=r"(?= (?:en|anual|médica|del?)\b)", weight=1.6,
+        any_case=True),
     ShortForm({"c/": "con "}, rest=r"(?=[a-zá-ú]{3})", weight=2),
     ShortForm({"L-V": "lunes a viernes", "L-D": "lunes a domingo", "L-S": "lunes a sábado"},
         rest=r"(?=:? )", weight=2),
