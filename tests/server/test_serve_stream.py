@@ -91,14 +91,25 @@ def test_many_at_once(server: Server) -> None:
         ({"text": "", "engine": "tone", "voice": "tone"}, None, "empty"),
         ({"text": " "}, None, "empty"),
         ({}, "no JSON", "no text"),
-        ({}, '{"text": "Hello.", "speed": NaN}', "no text"),
         ({}, '{"text": 7}', "no text"),
         ({}, '{"text": ""}', "empty"),
-        ({}, "[" * 5000, "no text"),
+        ({}, "[" * 5000, "no text was sent: the first message is not valid json"),
+        ({}, '{"text": "Hello.", "speed": NaN}', "not valid json"),
+        ({}, json.dumps({"text": "Hello."}).encode(), "the first message is binary"),
+        (
+            {},
+            '{"text": "Hello.", "voice": [1]}',
+            "voice: should be a valid string or a valid object",
+        ),
+        (
+            {},
+            '{"text": "Hello.", "voice": "a\\u0000b"}',
+            "voice: must not contain control characters ",
+        ),
     ],
 )
 def test_what_cannot_be_spoken_is_told(
-    server: Server, query: dict[str, str], frame: str | None, words: str
+    server: Server, query: dict[str, str], frame: str | bytes | None, words: str
 ) -> None:
     with opened(server, **query) as socket:
         if frame is not None:
@@ -109,6 +120,15 @@ def test_what_cannot_be_spoken_is_told(
     assert events[-1]["event"] == "backend_error"
     told = events[-1]["data"]
     assert words in f"{told['message']} {told['hint']}".lower()
+
+
+@pytest.mark.parametrize("name", ["cfg", "steps"])
+def test_a_number_past_all_floats_is_the_default(server: Server, name: str) -> None:
+    with opened(server) as socket:
+        socket.send(f'{{"text": "{TEXT}", "engine": "tone", "{name}": 1{"0" * 400}}}')
+        sound, _, code = heard(socket)
+    assert code == 1000
+    assert sound
 
 
 def test_a_plain_request_is_told_to_open_a_websocket(server: Server) -> None:

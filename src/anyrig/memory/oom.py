@@ -25,6 +25,7 @@ from anyrig.errors import (
     OutOfMemoryError,
 )
 from anyrig.memory.oom_patterns import (
+    DLL_FAILED,
     MemoryLocation,
     find_shortage,
     mentions_device_loss,
@@ -53,8 +54,6 @@ _TEXT_IGNORED = (
     ArithmeticError, TypeError, EOFError, StopIteration, StopAsyncIteration, NotImplementedError,
     RecursionError, Warning, InvalidInputError, MissingPackageError,
 )  # fmt: skip
-# Unless Windows could not load a library, and says why: the paging file may be too small.
-_DLL_FAILED = "DLL load failed"
 # Clients of something that has its own memory.
 _CLIENT_PACKAGES = frozenset(
     "requests urllib urllib3 http httpx httpcore aiohttp websockets grpc google googleapiclient "
@@ -161,7 +160,8 @@ def _location_by_type(error: Exception) -> MemoryLocation | None:
 def _text_counts(error: BaseException) -> bool:
     """Whether the text of an error of this class may prove anything."""
     if isinstance(error, ImportError):
-        return str(error).startswith(_DLL_FAILED)
+        # Windows says why it could not load a library: the paging file may be too small.
+        return str(error).startswith(DLL_FAILED)
     if not isinstance(error, Exception) or isinstance(error, _TEXT_IGNORED):
         return False
     kind = type(error)

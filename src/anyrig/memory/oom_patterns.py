@@ -24,7 +24,7 @@ _END = (
     r"(?=\s{0,8}(?:$|[^\s\w])| (?:and|at|before|during|error|exception|for|from|in|occurred|on|or"
     r"|to|when|while|with|[Tt]r(?:ied|ying))\b)"
 )
-_AMOUNT = r"\d[\d.,]{0,40}\s?(?:bytes|[KMGTP]i?B?\b)"
+_AMOUNT = r"\d[\d.,]{0,40}\s?(?:[Bb]ytes|[KMGTP]i?B?\b)"
 _GPU = r"\b(?:CUDA|Cuda|cuda|HIP|Hip|hip|ROCm)\b"
 # What stands between "CUDA error" and "out of memory": codes, file names, brackets. The first
 # character of a part says which it is, and a part gives nothing back once it has matched, so
@@ -34,6 +34,9 @@ _CODE = (
     r"|code|status|\d{1,40}+|[:=,#.-])){0,20}\s{0,4}+['\"(]?"
 )
 _FAILED = r"(?: \w{1,40}+){0,3}? (?:[Ee]rror|[Ff]ailure|[Ff]ailed)" + _CODE
+
+# What Python says where Windows could not load a library.
+DLL_FAILED = "DLL load failed"
 
 # An error number of Windows: bare digits may be anything.
 _HRESULT = r"(?:\b0x|\btid\(\w{1,16}\) |\b(?:HRESULT|hr|[Ee]rror|[Cc]ode|status)[ :=(]{1,3})"
@@ -57,6 +60,11 @@ DEVICE = (
     _START + r"Invalid buffer size: [\d.]+ ?[KMGT]i?B\b",
     # the CUDA and HIP run-time, as torch, ONNX Runtime, TensorRT, NCCL, CTranslate2 quote it
     _GPU + _FAILED + r"[Oo]ut of memory\b",
+    _GPU + r" error in file '[^'\n]{1,200}' (?:at|in) line \d{1,6} ?: ?out of memory\b",
+    r"\bHip error creating buffer \d{1,40}[: ]{1,4}out of memory\b",  # MIOpen
+    # Without NVML, as on a Jetson, torch fails over its own report of a shortage.
+    r"\bNVML_SUCCESS == r INTERNAL ASSERT FAILED at \"?[^\"\n]{0,200}CUDACachingAllocator\.cpp",
+    r"\bNvMapMemAlloc\w{0,20}: \d{1,40} error 12\b",  # the same, of its driver
     r"\b(?:CUDA|HIP|ROCM|ROCm|[Cc]uda (?:Runtime|Driver)):? \(?out of memory\b(?=\)|$|\n)",
     r"\bTriton Error \[\w{2,8}\]: {1,2}(?:Code: \d{1,4}, Mess?s?age: )?out of memory\b",
     r"\bFailed to CUDA (?:host )?(?:[cm])?alloc(?: async)? \d+ bytes\b",  # NCCL
@@ -69,6 +77,7 @@ DEVICE = (
     r"\b(?:CU|HIP|ROC|MU)[A-Z]{3,9}_(?:STATUS_)?ALLOC(?:ATION)?_FAILED\b",
     r"\bCUSPARSE_STATUS_INSUFFICIENT_RESOURCES\b",
     r"\bCUDNN_STATUS_INTERNAL_ERROR_(?:DEVICE|HOST)_ALLOCATION_FAILED\b",
+    r"\b(?:NVJPEG_STATUS_ALLOCATOR_FAILURE|QNN_[A-Z]{3,12}_ERROR_MEM_ALLOC)\b",
     r"\b(?:miopenStatusAllocFailed|rocblas_status_memory_error|MAGMA_ERR_(?:DEVICE|HOST)_ALLOC)\b",
     r"\bcannot allocate memory on (?:GPU device|CPU host)\b",  # MAGMA's words
     # Probably a shortage: without memory for a workspace cuDNN has no algorithm left, and torch
@@ -96,12 +105,16 @@ DEVICE = (
     r"\bExceeded max size of memory (?:object )?allocation: [Rr]e(?:quested|quired) \d+ bytes",
     r"\b(?:CL|PI_ERROR)_MEM_OBJECT_ALLOCATION_FAILURE\b",
     r"\b(?:CL|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_HOST_MEMORY\b",
+    # Intel's extension of torch: the second is a limit of the first Arc cards.
+    r"\bAllocation is out of device memory on current platform\b",
+    r"\bCurrent platform can NOT allocate memory block with size larger than 4GB\b",
     r"\b(?:cl|create_|enqueue_)\w+ failed: (?:MEM_OBJECT_ALLOCATION_FAILURE|OUT_OF_HOST_MEMORY)\b",
     r"\bdnnl(?:_|::status::)out_of_memory\b",
     r"\bVK_ERROR_OUT_OF_(?:DEVICE|HOST|POOL)_MEMORY\b",
     r"\bErrorOutOf(?:Device|Host)Memory\b",
     r"\bWebGPU device error ?\(\d\): Out of memory\b",
     r"\bBuffer size \(\d+\) exceeds the max buffer size limit \(\d+\)",
+    _START + r"Not enough memory left\.?[ \t]{0,8}(?:$|\n)",  # wgpu
     # Metal and MLX
     r"\bInsufficient Memory \((?:0*8:|IOAF code 8)",
     r"\bCommandBufferCallbackErrorOutOfMemory\b|\bkIO\w+ErrorOutOfMemory\b",
@@ -121,6 +134,8 @@ DEVICE = (
     r"\b(?:failed|unable) to allocate (?:CUDA|ROCm|Metal|Vulkan|SYCL|CANN|backend|compute)\w*"
     r" (?:pp |tg )?buffers?\b",
     r"\bfailed to allocate buffer for kv cache\b",
+    r"\bggml_(?:backend_)?(?:metal|cuda|sycl|opencl)\w{0,40}: (?:error: )?"
+    r"(?:failed to|can't) allocate\b",
     r"\bDevice memory allocation of size \d+ failed\b",
     r"\bMemory allocation error on worker \d+",
 )
@@ -138,11 +153,21 @@ HOST = (
     r"\[WinError (?:8|14|1455)\]",
     r"\(os error 1455\)",
     _START + r"The paging file is too small for this operation to complete\b",
+    # Python's loader quotes Windows in the language of the user, without a number: German, French,
+    # Spanish, Portuguese, Russian and Chinese; the last is "not enough memory resources".
+    rf"^{DLL_FAILED}[^\n]{{0,200}}?(?:Auslagerungsdatei|fichier de pagination|archivo de paginación"
+    r"|arquivo de paginação|ficheiro de paginação|Файл подкачки|页面文件|内存资源不足)",
+    _HRESULT + r"(?:800705[Aa][Ff]|80070008)\b",  # the paging file, not enough memory
+    r"\b(?:800705[Aa][Ff]|80070008) [A-Z][a-z]",
+    # The kernel ended a process.
+    r"\bDataLoader worker \(pid \d{1,10}\) is killed by signal: Killed\b",
+    r"\b(?:Memory cgroup out|Out) of memory: Kill(?:ed)? process \d",
+    r"\bDetected \d{1,9} oom[_-]kill event",  # Slurm
     r"\bUnable to allocate [\d.]+ ?(?:bytes|[KMGTPE]i?B) for an array with shape\b",
     r"\bmemory allocation of \d+ bytes failed\b",
     r"\(-4:?[^)\n]{0,24}\) Failed to allocate \d+ bytes\b",  # OpenCV
     r"\b[Mm]emory allocation error 12: \d+ bytes\b",  # Core ML's Espresso
-    r"\bcould not allocate pinned (?:host )?memory\b",
+    r"\b(?:could not|[Ff]ailed to|[Uu]nable to) allocate pinned (?:host )?memory\b",
     r"\bNVRTC_ERROR_OUT_OF_MEMORY\b",
     r"(?:^|\n)LLVM ERROR: out of memory\b",
     r"\bMemory allocation still failed after \d+ retries\b",  # OpenBLAS
@@ -154,12 +179,17 @@ ANY = (
     _CANNOT + r"(?:request for |a buffer of |memory of |memory for )?" + _AMOUNT,
     _CANNOT + r"(?:enough |more |any )?(?:GPU |CPU |device |host |video )?memory\b",
     _CANNOT + r"memory of \d+ size\b",
+    _CANNOT + r"buffer(?: of size|, size =) {1,4}\d",
     r"\b[Mm]emory allocation (?:has )?fail(?:ed|ure)\b",
     r"\b[Nn]ot enough (?:GPU |CPU |device |host |video )?memory to allocate\b",
     r"\binsufficient memory \(attempted to allocate\b",
 )
-# But not disk space, nor the loader's block of thread-local data.
-_NOT_MEMORY = r"\b(?:disk|file|quota|shm|shared memory|TLS|thread-local)\b"
+# But not disk space, nor the loader's block of thread-local data, nor a limit of the kernel on what
+# may be locked or watched.
+_NOT_MEMORY = (
+    r"\b(?:disk|file|quota|shm|shared memory|TLS|thread-local|locked memory|RLIMIT_MEMLOCK|ulimit"
+    r"|(?:ibv|fi_mr|io_uring|inotify)\w{0,40}|m?lock|bandwidth)\b"
+)
 
 # Shortages that break the context, so that only a new process helps. Intel drivers report shortages
 # like this, even as a lost device (pytorch#177714, torch-xpu-ops#3155 and #1324); OpenVINO warns
@@ -181,7 +211,7 @@ LOST = (
     r"\bunspecified launch failure\b",
     r"\buncorrectable (?:ECC|NVLink) error\b",
     _GPU + r" error: Invalid access of peer GPU memory over nvlink or a hardware error\b",
-    r"\bHW Exception by GPU node\b",  # ROCr
+    r"\b(?:HW Exception by GPU|Memory critical error by agent) node\b",  # ROCr
     r"\bthe launch timed out and was terminated\b",
     r"\ban illegal instruction was encountered\b",
     _GPU + _FAILED + r"(?:misaligned address|invalid program counter|hardware stack error"
@@ -192,9 +222,10 @@ LOST = (
     r"\bCUDA_ERROR_(?:ILLEGAL_(?:ADDRESS|INSTRUCTION)|ASSERT|LAUNCH_(?:FAILED|TIMEOUT)"
     r"|ECC_UNCORRECTABLE|MISALIGNED_ADDRESS|HARDWARE_STACK_ERROR|INVALID_PC)\b",
     r"\bhipError(?:LaunchFailure|LaunchTimeOut|IllegalAddress|Assert|ECCNotCorrectable)\b",
-    r"\bHSA_STATUS_ERROR_(?:EXCEPTION|MEMORY_FAULT|MEMORY_APERTURE_VIOLATION)\b",
+    r"\bHSA_STATUS_ERROR_(?:EXCEPTION|ILLEGAL_INSTRUCTION|MEMORY_FAULT|MEMORY_APERTURE_VIOLATION)\b",
     r"\bMemory access fault by GPU node\b",
-    r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR)_DEVICE_LOST\b",
+    r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR)_DEVICE_(?:LOST|REQUIRES_RESET)\b",
+    r"\bPI_ERROR_DEVICE_NOT_AVAILABLE\b",  # either of these, before Unified Runtime
     r"\b(?:VK_)?ERROR_DEVICE_LOST\b|\bErrorDeviceLost\b",
     r"\bDXGI_ERROR_(?:DEVICE_(?:REMOVED|HUNG|RESET)|DRIVER_INTERNAL_ERROR)\b",
     _HRESULT + r"887[Aa]00(?:0[567]|20)\b",
@@ -209,6 +240,7 @@ LOST = (
     r"\bIgnored \(for causing prior/excessive GPU errors\)",
     r"\bCaused GPU (?:Address Fault|Hang|Timeout) Error\b",
     r"\b(?:WebGPU|wgpu|Vulkan|GPU) [Dd]evice (?:was |is |has been )?lost\b",
+    r"\b[Pp]arent device is lost\b",  # wgpu
     r"\[Device(?: \"[^\"\n]{0,80}\"| \(unlabeled\))?\] is lost\b",  # Dawn
     r"\bNPU crashed\. SSR detected\b",  # Qualcomm's: the subsystem was restarted
 )  # fmt: skip
@@ -259,6 +291,9 @@ _REQUESTED = (
     r"[Aa]llocation error \d+: {n}",
     r"pinned (?:host )?memory of size: {c}",
     r"[Bb]uffer of size {c}",
+    r"[Bb]uffer, size = {1,4}{n}",
+    r"error creating buffer {c}",
+    r"NvMapMemAlloc\w{0,20}: {c}",
     r"(?:alloc|allocate|allocating|cudaMalloc|mmap) {n}",
     r"(?:allocation|malloc|space \w+ stream \S+) (?:of )?size {c}",
 )

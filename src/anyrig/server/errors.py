@@ -323,7 +323,12 @@ _BODY_MESSAGES = {
     "missing": "the body is empty", "model_attributes_type": _NOT_AN_OBJECT,
     "model_type": _NOT_AN_OBJECT, "dict_type": _NOT_AN_OBJECT,
 }  # fmt: skip
-_FIELD_MESSAGES = {"missing": "is required", "extra_forbidden": "unknown field"}
+_FIELD_MESSAGES = {
+    "missing": "is required", "extra_forbidden": "unknown field",
+    **dict.fromkeys(
+        ("model_type", "model_attributes_type", "dict_type"), "should be a valid object"
+    ),
+}  # fmt: skip
 _TOO_SHORT = ("string_too_short", "too_short")
 _TYPE_PREFIXES = ("Input ", "String ", "List ", "Dictionary ")
 _UNION_MEMBER = re.compile(
@@ -335,8 +340,15 @@ _UNION_MEMBER = re.compile(
 def list_invalid_fields(errors: Sequence[Mapping[str, Any]], limit: int = 20) -> list[InvalidField]:
     """Errors of pydantic by field, without the values, which may be long or secret."""
     found: dict[tuple[str, ...], list[str]] = {}
+    of_right_type: set[tuple[str, ...]] = set()
     for error in errors:
         location, message = _describe(error)
+        # The value has one type of a union: that it has none of the others is no help.
+        if not error["type"].endswith("_type") and location not in of_right_type:
+            of_right_type.add(location)
+            found[location] = []
+        elif error["type"].endswith("_type") and location in of_right_type:
+            continue
         messages = found.setdefault(location, [])
         if message not in messages:
             messages.append(message)

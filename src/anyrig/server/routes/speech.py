@@ -564,9 +564,9 @@ class _Diffusion:
         """As VibeVoice's demo reads them: what is not a number above zero is the default."""
         names = [name for name in ("cfg", "steps") if given.get(name) not in (None, "")]
         guidance = steps = None
-        with suppress(ValueError, TypeError):
+        with suppress(ValueError, TypeError, OverflowError):
             guidance = float(given.get("cfg", ""))
-        with suppress(ValueError, TypeError):
+        with suppress(ValueError, TypeError, OverflowError):
             steps = int(given.get("steps", ""))
         if guidance is not None and not 0 < guidance < math.inf:
             guidance = None
@@ -601,7 +601,7 @@ async def _read_request(socket: WebSocket) -> tuple[CreateSpeechRequest, _Diffus
             message = await socket.receive()
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1000))
-        given |= await to_thread.run_sync(_parse_frame, message.get("text") or "")
+        given |= await to_thread.run_sync(_parse_message, message.get("text"))
     if not given["text"]:
         raise InvalidInputError(
             "the text is empty",
@@ -617,14 +617,18 @@ async def _read_request(socket: WebSocket) -> tuple[CreateSpeechRequest, _Diffus
     return body, _Diffusion.read(given)
 
 
-def _parse_frame(text: str) -> dict[str, Any]:
-    try:
-        found = parse(text)
-    except (ValueError, LimitExceededError):
-        found = None
+def _parse_message(text: str | None) -> dict[str, Any]:
+    """The first message of a client; None if it is binary."""
+    found, problem = None, "the first message is binary"
+    if text is not None:
+        try:
+            found, problem = parse(text), "the first message is not a JSON object with a text"
+        except (ValueError, LimitExceededError) as error:
+            problem = f"the first message is not valid JSON ({error})"
     if not isinstance(found, dict) or not isinstance(found.get("text"), str):
         raise InvalidInputError(
-            "no text was sent", hint='Send {"text": "..."} first, or ?text= in the URL.'
+            f"no text was sent: {problem}",
+            hint='Send {"text": "..."} as text first, or ?text= in the URL.',
         )
     return found
 
