@@ -117,7 +117,7 @@ def test_the_name_of_a_file_is_not_read_aloud(anyrig: Anyrig) -> None:
     for missing in ("nobook.txt", "./nobook", "a" * 300 + ".txt"):
         done = anyrig("speak", missing, "--engine", "tone")
         assert done.returncode == 2
-        assert f"no such file: {missing}" in done.stderr
+        assert f"no such file: {missing[:40]}" in done.stderr  # a long one is cut
     assert not list(Path().glob("*.wav"))
 
 

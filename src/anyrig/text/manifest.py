@@ -334,12 +334,13 @@ def _is_file(name: str, resolve: Resolve) -> bool:
 def _build_file_example(
     labels: tuple[str, ...], place: str, name: str, resolve: Resolve
 ) -> Example | Trouble:
-    if replace_invalid(name) != name:
-        return Trouble(place, "its file name has characters that no name can have")
     try:
-        return _build_example(labels, place, file=resolve(name))
+        file = resolve(name)  # first: what may not be read is refused whatever else is wrong
     except InvalidInputError as error:
         return Trouble(place, error.message)
+    if replace_invalid(name) != name:
+        return Trouble(place, "its file name has characters that no name can have")
+    return _build_example(labels, place, file=file)
 
 
 def _build_example(

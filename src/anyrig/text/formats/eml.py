@@ -115,27 +115,33 @@ def read_messages(path: Path, limits: Limits) -> list[Email]:
 
 def save_attachment(attachment: Attachment, folder: Path) -> Path:
     """The file of an attachment, in a folder, under an ending that tells its kind."""
-    suffix = Path(attachment.name).suffix[:12]
-    safe = suffix if re.fullmatch(r"\.[A-Za-z0-9]+", suffix) else ""
-    path = folder / f"attachment{safe}"
+    path = folder / f"attachment{_find_ending(attachment)}"
     path.write_bytes(attachment.data)
     return path
 
 
+def _find_ending(attachment: Attachment) -> str:
+    """`.eml.gz` of a.eml.gz; empty if it has none that is safe in a path."""
+    found = re.search(r"(?:\.[A-Za-z0-9]{1,11}){1,2}$", attachment.name)
+    return found[0] if found else ""
+
+
 def limit_attachment(format: str, limits: Limits, num_attachments: int) -> Limits:
-    """The limits of an attachment that may hold others: one level deeper, and its share of them."""
+    """The limits of an attachment that may hold others: one level deeper, and its share of those
+    that are left.
+    """
     if format not in (*FORMATS, "gz"):
         return limits
     if limits.depth <= 0:
         raise InvalidInputError("it is a message in too many others", hint="Save it by itself.")
-    share = limits.attachments // max(1, num_attachments)
+    share = max(0, limits.attachments - num_attachments) // max(1, num_attachments)
     return replace(limits, depth=limits.depth - 1, attachments=share)
 
 
 def describe_error(attachment: Attachment, error: AnyrigError) -> str:
     """Why an attachment was not read, by the name its sender gave it."""
-    suffix = re.escape(Path(attachment.name).suffix[:12])
-    reason = re.sub(rf"\S*attachment(?:{suffix})?", "it", error.message, count=1)
+    ending = re.escape(_find_ending(attachment))
+    reason = re.sub(rf"\S*attachment(?:{ending})?", "it", error.message, count=1)
     return f"the attachment {attachment.name} was not read: {reason}"
 
 
@@ -174,6 +180,8 @@ class MessageCounter:
         if self._num_attachments > most:
             email.warnings.append(
                 f"there are more than {most:,} attachments; the rest are left out"
+                if most
+                else "its attachments are left out: too many messages are attached to each other"
             )
             return
         name = name or f"part {self._num_attachments}" + (f" ({kind})" if kind else "")

@@ -30,7 +30,11 @@ _SPARSE = 2
 _SHARED = "xl/sharedStrings.xml"
 _ROW = re.compile(rb"""<(?:\w+:)?row\b(?:[^<>]*?\br=["'](\d{1,9}))?""")
 _CELL = re.compile(rb"""<(?:\w+:)?c\b(?:[^<>]*?\br=["']([A-Za-z]{1,3})\d{1,9}["'])?""")
-_SHARED_INDEX = re.compile(rb"""\bt=["']s["'][^<>]*>\s*(?:<f.{0,200}?</f>\s*)?<v>(\d{1,9})<""")
+_VALUE = re.compile(
+    rb"""<(?:\w+:)?c\b([^<>]*)>\s*(?:<(?:\w+:)?f.{0,200}?</(?:\w+:)?f>\s*)?"""
+    rb"""<(?:\w+:)?v>(\d{1,9})<"""
+)
+_IS_SHARED = re.compile(rb"""\bt=["']s["']""")
 _REPEATED = re.compile(rb"""number-(?:rows|columns)-repeated=["'](\d{1,18})""")
 _ODS_PART = re.compile(
     rb"<table:(table|table-row|table-cell|covered-table-cell)(?=[\s/>])([^<>]*)>"
@@ -129,9 +133,10 @@ def _check_xlsx(archive: ZipArchive, path: Path, limits: Limits) -> None:
         height, width = _measure_sheet(data)
         if height * width > _SPARSE * limits.cells:
             raise _too_many_cells(path, limits)
-        for found in _SHARED_INDEX.finditer(data):
-            index = int(found[1])
-            num_characters += shared[index] if index < len(shared) else 0
+        for found in _VALUE.finditer(data):
+            index = int(found[2])
+            if index < len(shared) and _IS_SHARED.search(found[1]):
+                num_characters += shared[index]
         # Tags are counted as well: a text of so many characters is not worth a closer look.
         if num_characters > 4 * limits.characters:
             raise _too_much_text(path, limits)

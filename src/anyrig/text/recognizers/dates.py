@@ -658,7 +658,7 @@ _SHARE = {"es": r" de (?:l|su|mi|tu|est|cada)", "fr": r" d(?:e la|es|u)\b"}
     "date",
     lambda language: (
         rf"(?:{_UNTIL_DAY[language]}|{_DAY_BEFORE[language]}"
-        r"(?!(?:1/[2-9]|2/3|3/4)\b(?= ?d(?:e|el|es|u)?\b| partes?\b)))"
+        r"(?!(?:1/[2-9]|2/3|3/4)\b(?= ?d(?:e|el|es|u)?\b| partes?\b|$)))"
         r"(\d{1,2})/(\d{1,2})"
         rf"(?![\d/]|[.,]\d|{_SHARE[language]})"
     ),
