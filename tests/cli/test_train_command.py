@@ -19,8 +19,7 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from anyrig import Rig  # noqa: E402
-from anyrig.app.training import TrainingRequest  # noqa: E402
-from anyrig.app.training_process import choose_devices  # noqa: E402
+from anyrig.app.training import TrainingRequest, choose_devices  # noqa: E402
 from anyrig.cli.main import main  # noqa: E402
 from anyrig.devices.machine import Machine  # noqa: E402
 from anyrig.errors import DeviceUnusableError  # noqa: E402

@@ -6,8 +6,10 @@ import itertools
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from anyrig.training.distributed.ddp import Collective, Shares, divide_items, st
 from anyrig.training.distributed.group import Group
 from anyrig.training.distributed.launch import (
     RESTART_CODE,
+    RankInfo,
     find_first_failure,
     join,
     launch,
@@ -88,6 +91,41 @@ def _lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_what_a_process_prints_is_seen_at_once_and_its_arguments_are_not_changed(
+    tmp_path: Path,
+) -> None:
+    source = (
+        "import os, sys\nfrom anyrig.training.distributed.launch import launch\n"
+        "launch(sys.argv[1:], 1, environment=os.environ)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", source, SCRIPT, "print", str(tmp_path), "$HOME", "a$$b"],
+        env={**_without(os.environ, "PYTHONUNBUFFERED"), "PYTHONPATH": ":".join(sys.path)},
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert parent.stdout is not None
+    try:
+        assert parent.stdout.readline() == "['$HOME', 'a$$b']\n"
+        (tmp_path / "seen").touch()
+        assert parent.wait(60) == 0
+    finally:
+        parent.kill()
+        parent.communicate()
+
+
+def _without(environment: Mapping[str, str], name: str) -> dict[str, str]:
+    return {key: value for key, value in environment.items() if key != name}
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+def test_processes_meet_at_an_address_of_ipv6() -> None:
+    try:
+        join(RankInfo(0, 1, 0, "::1", free_port()), torch.device("cpu"), timeout_s=20)
+        assert torch.distributed.get_world_size() == 1
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def test_who_only_saw_another_end_did_not_fail_first() -> None:

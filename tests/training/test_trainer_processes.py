@@ -156,7 +156,7 @@ def test_a_notebook_that_cannot_fork_is_refused(monkeypatch: pytest.MonkeyPatch)
 def test_more_processes_than_gpus_are_refused(
     machine: Callable[..., Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anyrig.training.config.discover", lambda _: machine("h200-linux"))
+    monkeypatch.setattr("anyrig.training.trainer.discover", lambda _: machine("h200-linux"))
     with pytest.raises(
         DeviceUnusableError, match="2 processes were requested, but this machine has 1 device"
     ):

@@ -399,7 +399,7 @@ def _train_prepared(rig: Rig, prepared: _PreparedRun, on_event: OnEvent) -> Trai
     run, request = prepared.run, prepared.request
     runs.register_run(rig.folders.runs, run)
     try:
-        devices = training_process.choose_devices(rig, request) if request.nproc else ()
+        devices = choose_devices(rig, request) if request.nproc else []
         on_event(RunStartedEvent(run, max(1, len(devices))))
         if len(devices) > 1:
             return training_process.launch(rig, request, run, devices, on_event)
@@ -409,6 +409,17 @@ def _train_prepared(rig: Rig, prepared: _PreparedRun, on_event: OnEvent) -> Trai
         if prepared.is_new and runs.delete_if_unstarted(run):
             runs.unregister_run(rig.folders.runs, runs.make_run_id(run.folder))
         raise
+
+
+def choose_devices(rig: Rig, request: TrainingRequest) -> list[str]:
+    """The device of each process, by id."""
+    from anyrig.training import config
+
+    choice = rig.preview_device(request)
+    for warning in choice.warnings:
+        rig.warn(warning)
+    count = None if request.nproc == "auto" else int(request.nproc)
+    return [one.id for one in config.choose_devices(rig.machine, choice, count, "nproc")]
 
 
 def train_in_process(

@@ -32,7 +32,6 @@ from anyrig.errors import WorkError
 from anyrig.events import Event, OnEvent, WarningEvent
 from anyrig.options import request_from_json, request_to_json
 from anyrig.training import runs
-from anyrig.training.config import choose_process_devices
 from anyrig.training.runs import Run, TrainingResult
 
 if TYPE_CHECKING:
@@ -42,16 +41,6 @@ log = logging.getLogger(__name__)
 _CHANNEL_VARIABLE = "ANYRIG_TRAINING_CHANNEL"
 """Key and address of the socket; in the environment, as everyone may read an argument list."""
 _END_TIMEOUT_S = 5.0
-
-
-def choose_devices(rig: Rig, request: TrainingRequest) -> tuple[str, ...]:
-    """The device of each process, by id; processes share devices only on a CPU."""
-    choice = rig.preview_device(request)
-    for warning in choice.warnings:
-        rig.warn(warning)
-    count = None if request.nproc == "auto" else int(request.nproc)
-    found = choose_process_devices(rig.machine, choice, count, "nproc")
-    return tuple(one.id for one in found)
 
 
 def launch(

@@ -18,7 +18,8 @@ It is written under a temporary name and renamed when it is on the disk: a proce
 leaves a valid checkpoint or a temporary folder, which the next writer removes.
 
 `save` copies the state to host memory and returns; a thread writes it. If the previous one is still
-being written, `save` waits for it, so there is never more than one copy in memory. A checkpoint
+being written, `save` waits for it, so there is never more than one copy in memory, and none where
+the caller waits for the file. A checkpoint
 that could not be written raises `StorageError` at the next `save`, whose own checkpoint is being
 written by then, or at `close`; the earlier checkpoints stay.
 """
@@ -153,7 +154,6 @@ class Checkpointer:
         self._serial: int | None = None
         """Of the last one; None as long as the folder is not locked."""
         self._ignored_serial = 0
-        self._copy: _StateCopy | None = None
         self._thread: threading.Thread | None = None
         self._failure: BaseException | None = None
         self._reports: deque[WriteReport] = deque(maxlen=_MAX_REPORTS)
@@ -196,15 +196,16 @@ class Checkpointer:
         began = time.monotonic()
         failure = self._join()
         waited_s = time.monotonic() - began
-        self._copy = copy = _StateCopy(state, self._copy)
+        wait = wait or not self._config.asynchronous
+        content = _Content(state, copy=not wait)
         assert self._serial is not None
         self._serial += 1
         # Not a daemon: a program that ends meanwhile waits for it.
         self._thread = threading.Thread(
-            target=self._write, args=(copy, self._serial, waited_s), name="checkpoint"
+            target=self._write, args=(content, self._serial, waited_s), name="checkpoint"
         )
         self._thread.start()
-        if failure is None and (wait or not self._config.asynchronous):
+        if failure is None and wait:
             failure = self._join()
         if failure is not None:
             raise failure
@@ -225,7 +226,7 @@ class Checkpointer:
             self.wait()
         finally:
             if self._thread is None:  # the wait was not interrupted
-                self._serial = self._copy = None
+                self._serial = None
                 self._lock.close()
 
     def _join(self) -> BaseException | None:
@@ -235,15 +236,15 @@ class Checkpointer:
         failure, self._failure = self._failure, None
         return failure
 
-    def _write(self, copy: _StateCopy, serial: int, waited_s: float) -> None:
+    def _write(self, content: _Content, serial: int, waited_s: float) -> None:
         began = time.monotonic()
         try:
-            write_checkpoint(self.folder, copy, serial)
+            write_checkpoint(self.folder, content, serial)
             self._delete_old()
         except BaseException as error:  # noqa: BLE001 - raised again on the caller's thread
             self._failure = error
         took = time.monotonic() - began
-        report = WriteReport(copy.step, copy.num_bytes, took, waited_s, self._failure)
+        report = WriteReport(content.step, content.num_bytes, took, waited_s, self._failure)
         log.info("%s", report.text)
         self._reports.append(report)
 
@@ -340,34 +341,37 @@ def _delete(path: Path) -> None:
     shutil.rmtree(aside, ignore_errors=True)
 
 
-# -- a copy of the state ---------------------------------------------------------------------------
+# -- the state as files ----------------------------------------------------------------------------
 
 
-class _StateCopy:
-    """A state in host memory that nothing else changes, once `wait` has returned.
+class _Content:
+    """What the files of a state hold, on the host, once `wait` has returned.
 
     A GPU's tensors are copied to pinned memory in the order of the device's work, without waiting
     for it: the next step may change them already.
+
+    Args:
+        state: of the run.
+        copy: whether the caller may change the state while it is written.
     """
 
-    def __init__(self, state: TrainingState, previous: _StateCopy | None) -> None:
-        """`previous` is one that was written: its memory is used again."""
+    def __init__(self, state: TrainingState, *, copy: bool) -> None:
         self.step, self.epoch, self.loss = state.step, state.epoch, state.loss
         self.files: dict[str, dict[str, torch.Tensor]] = {WEIGHTS: {}, OPTIMIZER: {}, RANDOM: {}}
-        self._free = previous.files if previous is not None else {}
+        self._copy = copy
+        self._storages: set[int] = set()
         self._devices: set[torch.device] = set()
-        tied = self._copy_weights(state.weights)
+        tied = self._add_weights(state.weights)
         self.values = {
             "step": state.step,
             "epoch": state.epoch,
             "loss": state.loss,
             "same": tied,
             "order": list(state.weights),
-            "optimiser": self._copy_values(OPTIMIZER, state.optimizer, "optimiser"),
-            "plain": self._copy_values(OPTIMIZER, state.plain, "plain"),
-            "random": self._copy_values(RANDOM, state.random, "random"),
+            "optimiser": self._add_values(OPTIMIZER, state.optimizer, "optimiser"),
+            "plain": self._add_values(OPTIMIZER, state.plain, "plain"),
+            "random": self._add_values(RANDOM, state.random, "random"),
         }
-        self._free = {}
         self._events = [
             torch.cuda.current_stream(device).record_event()
             for device in self._devices
@@ -382,8 +386,8 @@ class _StateCopy:
         for event in self._events:
             event.synchronize()
 
-    def _copy_weights(self, weights: Mapping[str, torch.Tensor]) -> dict[str, str]:
-        """Copy each tensor once; tied names to the one that it is stored under."""
+    def _add_weights(self, weights: Mapping[str, torch.Tensor]) -> dict[str, str]:
+        """Take each tensor once; tied names to the one that it is stored under."""
         tied: dict[str, str] = {}
         names: dict[Any, str] = {}
         for name, tensor in weights.items():
@@ -391,26 +395,32 @@ class _StateCopy:
             place = (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
             first = names.setdefault(place, name) if tensor.numel() else name
             if first == name:
-                self._copy(WEIGHTS, name, tensor)
+                self._add(WEIGHTS, name, tensor)
             else:
                 tied[name] = first
         return tied
 
-    def _copy_values(self, file: str, values: Mapping[Any, Any], where: str) -> Any:
+    def _add_values(self, file: str, values: Mapping[Any, Any], where: str) -> Any:
         def store(tensor: torch.Tensor) -> str:
             name = f"t{len(self.files[file])}"
             _check_storable(f"{where}: {name}", tensor)
-            self._copy(file, name, tensor)
+            self._add(file, name, tensor)
             return name
 
         return encode_values(values, store, where)
 
-    def _copy(self, file: str, name: str, tensor: torch.Tensor) -> None:
-        pinned = tensor.device.type == "cuda"
-        held = self._free.get(file, {}).get(name)
-        if held is None or (held.dtype, held.shape) != (tensor.dtype, tensor.shape):
+    def _add(self, file: str, name: str, tensor: torch.Tensor) -> None:
+        storage = tensor.untyped_storage().data_ptr()
+        # safetensors wants each tensor in memory of its own, without gaps.
+        is_plain = tensor.device.type == "cpu" and tensor.is_contiguous()
+        is_plain = is_plain and not (tensor.is_conj() or tensor.is_neg())
+        if self._copy or not is_plain or storage in self._storages:
+            pinned = tensor.device.type == "cuda"
             held = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)
-        held.copy_(tensor.detach(), non_blocking=pinned)
+            held.copy_(tensor.detach(), non_blocking=pinned)
+        else:
+            held = tensor.detach()
+            self._storages.add(storage)
         self.files[file][name] = held
         self._devices.add(tensor.device)
 
@@ -437,24 +447,24 @@ def _check_storable(name: str, tensor: torch.Tensor) -> None:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def write_checkpoint(folder: Path, copy: _StateCopy, serial: int = 1) -> Path:
+def write_checkpoint(folder: Path, content: _Content, serial: int = 1) -> Path:
     """Write a state into a folder of its own; the checkpoint with the highest serial is the latest.
 
     A step that is there already gets a second folder beside it: nothing is replaced.
     """
-    copy.wait()
+    content.wait()
     with _write_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(folder).free
-        if copy.num_bytes + _SPARE_BYTES > free:
-            size = format_bytes(copy.num_bytes)
+        if content.num_bytes + _SPARE_BYTES > free:
+            size = format_bytes(content.num_bytes)
             problem = f"a checkpoint takes {size}; {folder} has {format_bytes(free)} left"
             raise StorageError(problem, hint=_HINT)
-        part = folder / f"{TEMPORARY}{copy.step:08d}-{secrets.token_hex(4)}"
+        part = folder / f"{TEMPORARY}{content.step:08d}-{secrets.token_hex(4)}"
         part.mkdir()
         try:
-            _write_files(part, copy, serial)
-            path = _find_free_name(folder, copy.step)
+            _write_files(part, content, serial)
+            path = _find_free_name(folder, content.step)
             os.rename(part, path)
             _sync_folder(folder)
             return path
@@ -463,20 +473,20 @@ def write_checkpoint(folder: Path, copy: _StateCopy, serial: int = 1) -> Path:
             raise
 
 
-def _write_files(part: Path, copy: _StateCopy, serial: int) -> None:
-    _write_text(part / STATE, json.dumps(copy.values, allow_nan=False, indent=1))
-    for name, tensors in copy.files.items():
+def _write_files(part: Path, content: _Content, serial: int) -> None:
+    _write_text(part / STATE, json.dumps(content.values, allow_nan=False, indent=1))
+    for name, tensors in content.files.items():
         _write_tensors(part / name, tensors)
     manifest = {
         "format": FORMAT,
         "serial": serial,
-        "step": copy.step,
-        "epoch": copy.epoch,
-        "loss": repr(copy.loss) if copy.loss is not None else None,
+        "step": content.step,
+        "epoch": content.epoch,
+        "loss": repr(content.loss) if content.loss is not None else None,
         "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "files": {
             name: {"num_bytes": (part / name).stat().st_size, "sha256": _hash_file(part / name)}
-            for name in (*copy.files, STATE)
+            for name in (*content.files, STATE)
         },
     }
     _write_text(part / MANIFEST, format_manifest(manifest))

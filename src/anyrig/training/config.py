@@ -529,7 +529,7 @@ def choose_placement(
     particular = word is not None and not parse_kind(word)
     choice = choose_device(machine, requests, strict=strict or particular)
     if num_processes > 1 and not particular:
-        others = list_devices(machine, choice)
+        others = choose_devices(machine, choice)
         choice = dataclasses.replace(choice, devices=(others[local_rank % len(others)],))
     found = plan_placement(
         machine, choice, training_workload(config.precision), placement_options(config)
@@ -539,30 +539,25 @@ def choose_placement(
     return found.placements[0]
 
 
-def list_devices(machine: Machine, choice: DeviceChoice) -> list[Device]:
-    """The devices that were chosen, of one kind; beside a single GPU the others of its vendor."""
-    first = choice.device
-    alike = [one for one in choice.devices if one.kind == first.kind]
-    if first.kind == "gpu" and len(choice.devices) == 1:
-        alike += [one for one in machine.gpus if one.usable and one.vendor == first.vendor]
-    return list({one.id: one for one in (first, *alike)}.values())
-
-
-def choose_process_devices(
-    machine: Machine, choice: DeviceChoice, count: int | None, option: str
+def choose_devices(
+    machine: Machine, choice: DeviceChoice, count: int | None = None, option: str = "devices"
 ) -> list[Device]:
-    """The device of each process; only a CPU is shared.
+    """The device of each process, all of one kind; only a CPU is shared.
 
     Args:
         machine: where they train.
-        choice: of the device that was asked for.
+        choice: of the device that was asked for; a single GPU stands for all of its vendor.
         count: of the processes; None is one for each device.
         option: that asks for so many.
     """
-    found = list_devices(machine, choice)
+    first = choice.device
+    found = [one for one in choice.devices if one.kind == first.kind]
+    if first.kind == "gpu" and len(choice.devices) == 1:
+        others = [one for one in machine.gpus if one.usable and one.vendor == first.vendor]
+        found = [first, *(one for one in others if one.id != first.id)]
     if count is None:
         return found
-    if found[0].kind == "gpu" and count > len(found):
+    if first.kind == "gpu" and count > len(found):
         names = ", ".join(one.name for one in found)
         raise DeviceUnusableError(
             f"{count} processes were requested, but this machine has "
@@ -575,12 +570,3 @@ def choose_process_devices(
         )
     check_num_processes(machine, option, count)
     return [found[number % len(found)] for number in range(count)]
-
-
-def check_devices(
-    count: int, device: str | None = None, environment: Mapping[str, str] | None = None
-) -> None:
-    """Refuse more processes than there are GPUs; those on a CPU share it."""
-    machine = discover(environment)
-    choice = choose_device(machine, [DeviceRequest(device, "flag")] if device else [])
-    choose_process_devices(machine, choice, count, "devices")

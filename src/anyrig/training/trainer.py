@@ -29,7 +29,8 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from anyrig.backends import open_device
 from anyrig.backends.torch import TorchHandle
-from anyrig.devices.choose import parse_kind
+from anyrig.devices.choose import DeviceRequest, choose_device, parse_kind
+from anyrig.devices.discovery import discover
 from anyrig.errors import (
     InvalidInputError,
     InvalidSettingError,
@@ -53,7 +54,7 @@ from anyrig.training.callbacks import BestMetric, Callback, WeightAverage
 from anyrig.training.config import (
     RENAMED,
     TrainConfig,
-    check_devices,
+    choose_devices,
     choose_placement,
     rename_keys,
 )
@@ -325,7 +326,9 @@ class Trainer:
             return self._fit()
         if read_rank(self.environment).size == 1:
             if not self._devices:
-                check_devices(self._num_processes, self._device, self.environment)
+                machine = discover(self.environment)
+                requests = [DeviceRequest(self._device, "flag")] if self._device else []
+                choose_devices(machine, choose_device(machine, requests), self._num_processes)
             self._start_processes(file)
         elif not file.is_past:
             self._hand_over(file.path, self._fit())

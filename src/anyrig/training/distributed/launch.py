@@ -159,10 +159,11 @@ def join(
 
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    host = f"[{place.address}]" if ":" in place.address else place.address
     try:
         dist.init_process_group(
             backends or choose_backends(device.type),
-            init_method=f"tcp://{place.address}:{place.port}",
+            init_method=f"tcp://{host}:{place.port}",
             rank=place.rank,
             world_size=place.size,
             timeout=timedelta(seconds=timeout_s),
@@ -329,7 +330,9 @@ def _build_environment(
         affinity = getattr(os, "sched_getaffinity", None)
         cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     # Each process would else take all cores for itself, and they would stand in each other's way.
-    return {"OMP_NUM_THREADS": str(max(1, cores // nproc)), **environment}
+    threads = str(max(1, cores // nproc))
+    # What they print would else wait in a buffer until they end.
+    return {"OMP_NUM_THREADS": threads, "PYTHONUNBUFFERED": "1", **environment}
 
 
 def _run_agent(
