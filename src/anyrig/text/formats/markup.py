@@ -24,7 +24,7 @@ from anyrig.text.formats.markup_line import MarkupFlow
 from anyrig.text.formats.markup_notes import resolve_notes
 from anyrig.text.formats.markup_walk import MarkupWalker
 from anyrig.text.formats.paragraphs import is_rule
-from anyrig.text.formats.xml import parse_page, parse_page_text
+from anyrig.text.formats.xml import ILLEGAL, parse_page, parse_page_text
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -83,3 +83,42 @@ def build_flow(
             walk.end(element)
     walk.flush()
     return walk.flow
+
+
+class ElementWriter:
+    """Writes text and elements into an element of HTML, one after the other."""
+
+    def __init__(self, element: Element) -> None:
+        self._element = element
+        self._parts: list[str] = []
+        self._language = ""
+
+    def write(self, text: str, language: str = "") -> None:
+        if language != self._language and text.strip():
+            self._flush()
+            self._language = language
+        self._parts.append(text)
+
+    def append(self, element: Element) -> None:
+        self._flush()
+        self._element.append(element)
+
+    def close(self, tag: str = "") -> Element:
+        """The element, complete; a tag gives it another name."""
+        self._flush()
+        self._element.tag = tag or self._element.tag
+        return self._element
+
+    def _flush(self) -> None:
+        # The halves of characters outside the first plane may come one by one.
+        units = "".join(self._parts).encode("utf-16-le", "surrogatepass")
+        text = ILLEGAL.sub("", units.decode("utf-16-le", "replace"))
+        self._parts = []
+        if not text:
+            return
+        if self._language:
+            etree.SubElement(self._element, "span", lang=self._language).text = text
+        elif len(self._element):
+            self._element[-1].tail = text
+        else:
+            self._element.text = text

@@ -145,8 +145,9 @@ def _note_at(link: MarkupLink, blocks: list[Block], places: dict[str, tuple[int,
     if first >= end or first <= link.block < end or end - first > _MOST_BLOCKS:
         end = min(end, first + 1) if first < end and first != link.block else first
     if first < end < len(blocks) and len(blocks[end - 1].text) <= _SHORT:
-        alone = end - first == 1 and _FIGURE.fullmatch(blocks[first].text.strip())
-        end += bool(alone)  # the figure stands alone, its note after it
+        alone = end - first == 1 and not blocks[first].id
+        alone = alone and _FIGURE.fullmatch(blocks[first].text.strip()) is not None
+        end += alone  # the figure stands alone, its note after it
     return range(first, end)
 
 

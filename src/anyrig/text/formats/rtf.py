@@ -1,4 +1,4 @@
-"""RTF: paragraphs by style, tables, lists, footnotes, text boxes and what the file says of itself.
+"""RTF as a page of HTML: paragraphs by style, tables, lists, footnotes, text boxes and metadata.
 
 Read here and not through a library: those at hand drop footnotes, break characters outside the
 first plane, and put link targets into the text. Hidden and deleted text, headers and footers are
@@ -11,14 +11,19 @@ import codecs
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lxml import etree
 
 from anyrig.errors import InvalidInputError
-from anyrig.text.document import Block, BlockKind, Document, Metadata
-from anyrig.text.formats import outline
+from anyrig.text.document import Document, Metadata
+from anyrig.text.formats import html
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.paragraphs import is_rule
-from anyrig.text.formats.plain import build_empty_error, read_content
-from anyrig.text.formats.runs import InlineRun, build_table, join_runs
+from anyrig.text.formats.markup import ElementWriter
+from anyrig.text.formats.plain import read_content
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
 
 _MOST_TOKENS = 3_000_000  # a long novel from Word has under one million
 
@@ -35,8 +40,6 @@ def read(path: Path, limits: Limits) -> Document:
         )
     reader = _RtfReader()
     reader.take(data.decode("latin-1"))
-    if not any(block.text for block in reader.blocks):
-        raise build_empty_error(path.name)
     info = {name: " ".join(text.split()) for name, text in reader.info.items()}
     about = Metadata(
         title=info.get("title", ""),
@@ -47,8 +50,8 @@ def read(path: Path, limits: Limits) -> Document:
             part.strip() for part in info.get("keywords", "").split(",") if part.strip()
         ),
     )
-    chapters = outline.cut_at_headings(reader.blocks)
-    return Document(about, tuple(chapters), None, "rtf", tuple(reader.warnings))
+    document = html.build_document(reader.body, path.name, "rtf", about)
+    return replace(document, warnings=tuple(reader.warnings))
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,7 @@ class _State:
 
 @dataclass
 class _RtfParagraph:
-    runs: list[InlineRun] = field(default_factory=list)
+    text: ElementWriter = field(default_factory=lambda: ElementWriter(etree.Element("p")))
     level: int = 0
     item: bool = False
     in_table: bool = False
@@ -78,7 +81,7 @@ class _RtfReader:
     """One file on its way to blocks."""
 
     def __init__(self) -> None:
-        self.blocks: list[Block] = []
+        self.body = etree.Element("body")
         self.info: dict[str, str] = {}
         self.warnings: list[str] = []
         self._state = _State()
@@ -92,10 +95,10 @@ class _RtfReader:
         self._pending = 0
         self._open = _RtfParagraph()
         self._outer: list[_RtfParagraph] = []
-        self._notes: list[Block] = []
+        self._notes: list[Element] = []
         self._num_notes = 0
-        self._rows: list[list[list[InlineRun]]] = []
-        self._cells: list[list[InlineRun]] = []
+        self._table = etree.Element("table", role="table")
+        self._cells: list[Element] = []
 
     def take(self, text: str) -> None:
         """Read the whole file."""
@@ -205,7 +208,9 @@ class _RtfReader:
     def _begin_note(self) -> None:
         self._num_notes += 1
         name = f"note-{self._num_notes}"
-        self._open.runs.append(InlineRun(str(self._num_notes), "noteref", name))
+        reference = etree.Element("a", href=f"#{name}", role="doc-noteref")
+        reference.text = str(self._num_notes)
+        self._open.text.append(reference)
         self._outer.append(self._open)
         self._open = _RtfParagraph()
         self._state = replace(self._state, note=name, hidden=False)
@@ -296,7 +301,7 @@ class _RtfReader:
             if len(before) < _LONGEST_INFO:
                 self.info[state.target] = before + text
         elif not state.target and not state.hidden:
-            self._open.runs.append(InlineRun(text))
+            self._open.text.write(text)
 
     # Paragraphs
 
@@ -304,64 +309,47 @@ class _RtfReader:
         if self._state.skip or self._state.target:
             return
         if word in ("cell", "nestcell"):
-            self._cells.append(self._open.runs)
+            self._cells.append(self._open.text.close("td"))
             self._open = _RtfParagraph(in_table=True)
         elif word in ("row", "nestrow"):
-            if self._cells:
-                self._rows.append(self._cells)
-            self._cells = []
+            self._end_row()
         elif self._open.in_table and not self._state.note:
-            self._open.runs.append(InlineRun(" "))  # a paragraph inside a cell
+            self._open.text.write(" ")  # a paragraph inside a cell
         else:
             self._end_paragraph()
 
     def _end_paragraph(self) -> None:
-        ended = self._open
-        self._open = _RtfParagraph(level=ended.level, in_table=False)
-        inline_text = join_runs(_pair_surrogates(ended.runs))
-        if self._state.note:
-            if inline_text.text:
-                self._notes.append(Block(inline_text.text, "note", id=self._state.note))
+        ended, note = self._open, self._state.note
+        self._open = _RtfParagraph(level=ended.level)
+        tag = f"h{min(ended.level, 6)}" if ended.level else "li" if ended.item else "p"
+        made = ended.text.close("p" if note else tag)
+        if not "".join(map(str, made.itertext())).strip():
             return
-        if not inline_text.text:
+        if note:
+            self._notes.append(etree.Element("aside", role="doc-footnote", id=note))
+            self._notes[-1].append(made)
             return
+        if ended.level > 6:
+            made.set("aria-level", str(ended.level))
         self._end_table()
-        kind: BlockKind = "heading" if ended.level else "item" if ended.item else "paragraph"
-        kind = "rule" if is_rule(inline_text.text) else kind
-        self.blocks.append(Block(inline_text.text, kind, ended.level, inlines=inline_text.inlines))
+        self.body.append(made)
         self._place_notes()
 
-    def _end_table(self) -> None:
-        rows, self._rows = self._rows, []
+    def _end_row(self) -> None:
         if self._cells:
-            rows.append(self._cells)
+            etree.SubElement(self._table, "tr").extend(self._cells)
             self._cells = []
-        inline_text = build_table([[_pair_surrogates(cell) for cell in row] for row in rows])
-        if inline_text.text.strip():
-            self.blocks.append(Block(inline_text.text, "table", inlines=inline_text.inlines))
+
+    def _end_table(self) -> None:
+        self._end_row()
+        table, self._table = self._table, etree.Element("table", role="table")
+        if "".join(map(str, table.itertext())).strip():
+            self.body.append(table)
             self._place_notes()
 
     def _place_notes(self) -> None:
-        self.blocks += self._notes
+        self.body.extend(self._notes)
         self._notes = []
-
-
-def _pair_surrogates(runs: list[InlineRun]) -> list[InlineRun]:
-    """Runs of text with the halves of characters outside the first plane put together."""
-    made: list[InlineRun] = []
-    texts: list[str] = []
-    for run in (*runs, InlineRun("", "noteref")):
-        if run.kind is None:
-            texts.append(run.text)
-            continue
-        text = "".join(texts)
-        texts = []
-        if text:
-            whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-            made.append(InlineRun(whole))
-        if run.text:
-            made.append(run)
-    return made
 
 
 TOKEN = re.compile(

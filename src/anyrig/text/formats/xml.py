@@ -42,7 +42,8 @@ _SEVEN_BIT = ("iso2022_jp", "iso2022_kr", "hz")
 _WESTERN = frozenset(
     "éèàçñüöäßíóáúêâôîïûùëãìòÉÈÀÇÑÜÖÄÍÓÁÚÊÂÔÎœŒæøåÆØÅ“”‘’—–…«»„°©®™£€§·•¿¡ªº½¼\u00a0\u00ad"
 )
-_ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+"""What XML allows nowhere."""
 _ENTITY = re.compile(
     r"&(?:(#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][\w.-]{0,60});|([A-Za-z]{2,8})(?![\w;=]))?"
 )
@@ -106,7 +107,7 @@ def parse_page_text(text: str, *, name: str) -> Element:
 
 
 def _html(text: str, name: str) -> Element:
-    text = _ILLEGAL.sub("", text)
+    text = ILLEGAL.sub("", text)
     if "<![CDATA[" in text:
         text = "".join(_show(piece) if plain else piece for piece, plain in _pieces(text))
     text = _EMPTY.sub(_open, re.sub(r"(?i)</br\s*>", "", text))
@@ -201,7 +202,7 @@ def _prepare(data: bytes, name: str, limits: Limits, most_tags: int) -> str:
             f"{name} is larger than {limits.text_bytes // 1_000_000} MB of mark-up",
             hint="No chapter is that long; split the file.",
         )
-    text = _ILLEGAL.sub("", decode_page(data)).lstrip()
+    text = ILLEGAL.sub("", decode_page(data)).lstrip()
     if text.count("<") > most_tags:
         raise InvalidInputError(
             f"{name} is made of more than {most_tags:,} tags", hint="Split it, or simplify it."
@@ -279,7 +280,7 @@ def _meaning(found: re.Match[str], entities: dict[str, str]) -> str:
         return "&amp;"
     if key[0] == "#":
         # As a browser has it: 128 to 159 are Windows' characters, and what is none is left out.
-        return _escape(_ILLEGAL.sub("", html.unescape(found[0])).replace("\ufffd", ""))
+        return _escape(ILLEGAL.sub("", html.unescape(found[0])).replace("\ufffd", ""))
     if key in _OWN:
         return found[0]
     value = entities.get(key)
