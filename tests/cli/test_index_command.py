@@ -76,7 +76,7 @@ def test_a_full_disk_is_named_with_what_to_do(
     assert main(["index", str(docs), "--no-bench", *HASHING]) == 1
     told = capsys.readouterr().err
     assert "error: No space left on device: " in told
-    assert "hint: Free disk space" in told
+    assert "hint: Free some space" in told
     assert "rollback" not in told
     monkeypatch.setattr(sqlite3, "connect", connect)
     assert main(["index", str(docs), "--no-bench", *HASHING]) == 0

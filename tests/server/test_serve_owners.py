@@ -289,11 +289,16 @@ def test_indexes_belong_to_the_key_that_made_them(make_app: MakeApp) -> None:
         assert people.ann.get("/documents/indexes/default/files").json()["total"] == 1
 
 
+def _create_index(path: Path) -> None:
+    from anyrig.documents.index.db import IndexDatabase, list_roots
+
+    with IndexDatabase(path) as index:
+        assert index.read(list_roots) == []
+
+
 def test_indexes_and_classifiers_of_the_machine_are_shared_by_a_setting(
     make_app: MakeApp,
 ) -> None:
-    from anyrig.documents.index import db
-
     def made(shared: str) -> Any:
         return make_app(
             "--require-keys", "--no-jobs", environment={"ANYRIG_SERVER_SHARED": shared}
@@ -301,7 +306,7 @@ def test_indexes_and_classifiers_of_the_machine_are_shared_by_a_setting(
 
     app = made("")
     folder = app.state.server.rig.folders.indexes
-    db.connect(folder / "letters.sqlite").close()
+    _create_index(folder / "letters.sqlite")
     with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
         people = _people(client)
         assert people.ann.get("/documents/indexes/letters/files").status_code == 404
@@ -320,15 +325,13 @@ def test_indexes_and_classifiers_of_the_machine_are_shared_by_a_setting(
 
 
 def test_sharing_everything_does_not_share_the_indexes_of_keys(make_app: MakeApp) -> None:
-    from anyrig.documents.index import db
-
     app = make_app("--require-keys", "--no-jobs", environment={"ANYRIG_SERVER_SHARED": "*"})
     with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
         people = _people(client)
         key = next(one.id for one in app.state.server.keys.list_keys() if one.name == "ann")
         folder = app.state.server.rig.folders.indexes
-        db.connect(folder / f"diary--{key}.sqlite").close()
-        db.connect(folder / "letters.sqlite").close()
+        _create_index(folder / f"diary--{key}.sqlite")
+        _create_index(folder / "letters.sqlite")
         names = [one["name"] for one in people.bob.get("/documents/indexes").json()["indexes"]]
         assert names == ["letters"]
         for name in (f"diary--{key}", f"diary--{key.upper()}", f"DIARY--{key}"):
@@ -342,14 +345,12 @@ def test_sharing_everything_does_not_share_the_indexes_of_keys(make_app: MakeApp
 
 def test_an_index_of_a_key_is_not_shared_in_any_case(make_app: MakeApp) -> None:
     """As on a file system that does not tell `--abcdef` from `--ABCDEF`."""
-    from anyrig.documents.index import db
-
     app = make_app("--require-keys", "--no-jobs", environment={"ANYRIG_SERVER_SHARED": "*"})
     with TestClient(app, base_url=HERE, raise_server_exceptions=False) as client:
         people = _people(client)
         folder = app.state.server.rig.folders.indexes
         for name in ("diary--0123456789AB", "diary--0123456789\ufb00"):
-            db.connect(folder / f"{name}.sqlite").close()
+            _create_index(folder / f"{name}.sqlite")
             assert people.bob.get(f"/documents/indexes/{name}/files").status_code == 404
         assert people.bob.get("/documents/indexes").json()["indexes"] == []
 
@@ -358,9 +359,7 @@ def test_health_does_not_name_what_others_made(people: People) -> None:
     mine = sent(people.ann)
     state = people.app.state.server
     key = next(one.id for one in state.keys.list_keys() if one.name == "ann")
-    from anyrig.documents.index import db
-
-    db.connect(state.rig.folders.indexes / f"diary--{key}.sqlite").close()
+    _create_index(state.rig.folders.indexes / f"diary--{key}.sqlite")
     people.ann.post("/documents/search", json={"index": "diary", "question": "parrots"})
     assert people.ann.post(
         "/documents/embed", json={"files": [f"upload:{mine}"], "model": "hashing"}

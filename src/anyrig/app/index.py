@@ -382,10 +382,9 @@ def close_index(rig: Rig, name: str) -> None:
 
 def list_files(rig: Rig, name: str) -> list[tuple[Path, Known]]:
     """The files of an index in the order of their paths, and what is known of each."""
-    from anyrig.documents.index.db import list_known, open_to_read
+    from anyrig.documents.index.db import list_known, read_index
 
-    with open_to_read(check_index(rig, name)) as connection:
-        known = sorted(list_known(connection).items())
+    known = sorted(read_index(check_index(rig, name), list_known).items())
     return [(Path(os.fsdecode(file)), one) for file, one in known]
 
 

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Transaction = Callable[[sqlite3.Connection], T]
 MAX_VARIABLES = 500  # values in one statement: old builds of SQLite accept 999
+_CREATED = re.compile(r"CREATE (?:UNIQUE |VIRTUAL )?\w+ (\w+)")
 _CORRUPT = ".corrupt-"
 _SIDE_FILES = ("-wal", "-shm", "-journal")
 _NO_FILE = (0, 0)
@@ -57,6 +58,9 @@ class DatabaseFormat:
     """`PRAGMA user_version`; files of a higher version are refused."""
     schema: tuple[str, ...]
     """A CREATE statement for each table, index and trigger."""
+    upgrades: Mapping[int, Callable[[sqlite3.Connection, Path], None]] = field(default_factory=dict)
+    """By an earlier version: what brings a file of it to the next one, within the transaction that
+    notes the new version."""
     additions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Statements by the name of the object they end with; run where that object is missing.
 
@@ -73,6 +77,10 @@ class DatabaseFormat:
     space_hint: str = ""
     move_hint: str = ""
     """How to keep the file elsewhere, to continue a sentence: `, or set x to another folder`."""
+
+    def list_names(self) -> set[str]:
+        """Of the tables, indexes and triggers that every file of this version has."""
+        return {_CREATED.match(statement)[1] for statement in self.schema}  # type: ignore[index]
 
 
 class SqliteFile:
@@ -330,7 +338,7 @@ class SqliteFile:
         """Check the format, choose the journal, and create the tables that are missing."""
         # In a transaction: another process may be creating the tables.
         version, names = _transact(connection, "BEGIN", self._check_format)
-        is_outdated = bool(self.format.additions.keys() - names)
+        is_outdated = version < self.format.version or bool(self.format.additions.keys() - names)
         if self.read_only:
             if is_outdated:
                 raise StorageError(
@@ -344,7 +352,7 @@ class SqliteFile:
         self._choose_journal(connection)
         for pragma in self.format.pragmas:
             connection.execute(f"PRAGMA {pragma}")
-        if is_outdated or version == 0:
+        if is_outdated:
             _transact(connection, "BEGIN IMMEDIATE", self._create_missing)
 
     def _check_format(self, connection: sqlite3.Connection) -> tuple[int, set[str]]:
@@ -363,7 +371,7 @@ class SqliteFile:
                 f" (format {version}, this one reads up to {self.format.version})",
                 hint=f"Update anyrig{self.format.move_hint}.",
             )
-        if version and not names >= {sql.split(None, 3)[2] for sql in self.format.schema}:
+        if version == self.format.version and not names >= self.format.list_names():
             error = sqlite3.DatabaseError("tables are missing")
             error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
             raise error
@@ -375,7 +383,9 @@ class SqliteFile:
             for statement in self.format.schema:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {self.format.application_id}")
-            connection.execute(f"PRAGMA user_version = {self.format.version}")
+        for older in range(version, self.format.version) if version else ():
+            self.format.upgrades[older](connection, self.path)
+        connection.execute(f"PRAGMA user_version = {self.format.version}")
         for name, statements in self.format.additions.items():
             for statement in () if name in names else statements:
                 connection.execute(statement)

@@ -14,17 +14,17 @@ import os
 import random
 import shutil
 import signal
+import sqlite3
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from anyrig.documents.index import db
 from anyrig.text.language import detect
 from tests.documents.index.bag import Bag
 from tests.documents.index.folder import ALICE, contents, index, write
 
-_connect = db.connect
+_connect = sqlite3.connect
 
 
 def main(folder: Path, seed: int, count: int) -> None:
@@ -100,12 +100,12 @@ def _child(work: Callable[[], object], kill_at: int, send: int) -> None:
         if num == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def connect(path: Path, *, wal: bool = True):  # type: ignore[no-untyped-def]
-        connection = _connect(path, wal=wal)
+    def connect(*args, **options):  # type: ignore[no-untyped-def]
+        connection = _connect(*args, **options)
         connection.set_trace_callback(count)
         return connection
 
-    db.connect = connect
+    sqlite3.connect = connect
     try:
         work()
         os.write(send, b"%d" % num)
@@ -119,8 +119,6 @@ def _child(work: Callable[[], object], kill_at: int, send: int) -> None:
 
 def _whole(path: Path) -> None:
     """What a kill leaves is an index: whole files, each once; only vectors may be on their way."""
-    import sqlite3
-
     connection = sqlite3.connect(path)
     try:
         ask = connection.execute

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import threading
 from pathlib import Path
 from typing import Any, get_args
@@ -323,15 +324,25 @@ def test_the_nearest_are_what_a_plain_loop_finds(share: float | None) -> None:
         assert (np.diff(scores) <= 0).all()
 
 
-def test_an_open_searcher_reads_only_what_is_new(tmp_path: Path) -> None:
+def test_an_open_searcher_reads_only_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     docs, path = tmp_path / "docs", tmp_path / "i.sqlite"
     write(docs, {f"{n}.txt": f"Text {n} on the matter of {n * n}." for n in range(9)})
     index(path, docs, BAG)
+    statements: list[str] = []
+    connect = sqlite3.connect
+
+    def trace(*args: Any, **options: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*args, **options)
+        connection.set_trace_callback(statements.append)
+        return connection
+
     with Searcher(path) as searcher:
-        searcher.refresh()
-        statements: list[str] = []
-        with searcher._connect() as connection:
-            connection.set_trace_callback(statements.append)
+        with monkeypatch.context() as patched:
+            patched.setattr(sqlite3, "connect", trace)
+            searcher.refresh()
+        statements.clear()
         write(docs, {"new.txt": "A quagga stands in the rain."})
         index(path, docs, BAG)
         assert names(searcher, "quagga in the rain")[0] == "new.txt"

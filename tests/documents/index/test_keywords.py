@@ -185,6 +185,5 @@ def test_a_file_with_a_time_in_the_future_is_not_read_at_every_run(tmp_path: Pat
 def _read_seen(path: Path) -> float:
     from anyrig.documents.index import db
 
-    with db.open_to_read(path) as connection:
-        (known,) = db.list_known(connection).values()
+    (known,) = db.read_index(path, db.list_known).values()
     return known.seen

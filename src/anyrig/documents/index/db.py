@@ -19,7 +19,6 @@ import json
 import os
 import re
 import sqlite3
-import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,8 +31,6 @@ from anyrig.documents.index import vectors
 from anyrig.documents.index.content import Content
 from anyrig.documents.index.keywords import list_stems, split_dense
 from anyrig.errors import (
-    MORE_DETAILS,
-    DiskFullError,
     InvalidInputError,
     Message,
     OptionRef,
@@ -41,13 +38,8 @@ from anyrig.errors import (
     dump_message,
     load_message,
 )
-from anyrig.storage.files import make_folder, opener
-from anyrig.storage.sqlite import create_private_database, detect_network_drive
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from anyrig.storage.files import lock_file, make_folder
+from anyrig.storage.sqlite import DatabaseFormat, SqliteFile
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -59,44 +51,41 @@ UNCLEAN = "unclean"
 INCOMPLETE = "incomplete_vectors"
 """Noted with a change of the model, until every passage has its vector again."""
 _PENDING = "pending"
-_VERSION = 2
-_APPLICATION_ID = 0x616E7969  # "anyi"
 _PAGE_BYTES = 8192  # four vectors of 384 numbers lie in one, where 4096 has room for two
 _LOG_BYTES = 32 << 20
-_BUSY_S = 60.0
 _READERS_S = 10.0
-_LOCK_RETRIES_S = (0.02, 0.05, 0.1)
+_LOCK_S = 0.2
+"""`is_locked` of another process holds the lock for a moment."""
 _NAME = re.compile(r"[^\W_][\w.-]{0,63}")
-_TABLES = """
-CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE roots (path BLOB PRIMARY KEY, added REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE excluded (path BLOB PRIMARY KEY, since REAL NOT NULL) WITHOUT ROWID;
-CREATE TABLE contents (
+_TABLES = (
+    "CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE roots (path BLOB PRIMARY KEY, added REAL NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE excluded (path BLOB PRIMARY KEY, since REAL NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE contents (
     id INTEGER PRIMARY KEY AUTOINCREMENT, digest TEXT NOT NULL UNIQUE, format TEXT NOT NULL,
     language TEXT NOT NULL, title TEXT NOT NULL, num_pages INTEGER NOT NULL,
     num_ocr INTEGER NOT NULL, num_unread INTEGER NOT NULL, num_passages INTEGER NOT NULL,
-    warnings TEXT NOT NULL);
-"""
-_TABLES_2 = """
-CREATE TABLE files (
+    warnings TEXT NOT NULL)""",
+)
+_TABLES_2 = (
+    """CREATE TABLE files (
     id INTEGER PRIMARY KEY, path BLOB NOT NULL UNIQUE, size INTEGER NOT NULL,
     mtime_ns INTEGER NOT NULL, seen REAL NOT NULL, content INTEGER,
     error TEXT NOT NULL DEFAULT '', hint TEXT NOT NULL DEFAULT '',
-    reason TEXT NOT NULL DEFAULT '');
-CREATE INDEX files_of_contents ON files (content);
-CREATE TABLE passages (
+    reason TEXT NOT NULL DEFAULT '')""",
+    "CREATE INDEX files_of_contents ON files (content)",
+    """CREATE TABLE passages (
     id INTEGER PRIMARY KEY, content INTEGER NOT NULL, number INTEGER NOT NULL,
     page INTEGER NOT NULL, start INTEGER NOT NULL, file_start INTEGER NOT NULL,
-    title TEXT NOT NULL, body TEXT NOT NULL, stems TEXT NOT NULL);
-CREATE UNIQUE INDEX passages_of_contents ON passages (content, number);
-CREATE TABLE vectors (passage INTEGER PRIMARY KEY, data BLOB NOT NULL);
-CREATE VIRTUAL TABLE words USING fts5 (
-    written, stemmed, content = '', tokenize = 'unicode61 remove_diacritics 2');
-CREATE VIRTUAL TABLE names USING fts5 (
-    written, stemmed, tokenize = 'unicode61 remove_diacritics 2');
-CREATE VIRTUAL TABLE frequencies USING fts5vocab ('words', 'row');
-"""
-_TABLE_NAMES = frozenset("meta roots excluded contents files vectors passages words".split())
+    title TEXT NOT NULL, body TEXT NOT NULL, stems TEXT NOT NULL)""",
+    "CREATE UNIQUE INDEX passages_of_contents ON passages (content, number)",
+    "CREATE TABLE vectors (passage INTEGER PRIMARY KEY, data BLOB NOT NULL)",
+    """CREATE VIRTUAL TABLE words USING fts5 (
+    written, stemmed, content = '', tokenize = 'unicode61 remove_diacritics 2')""",
+    """CREATE VIRTUAL TABLE names USING fts5 (
+    written, stemmed, tokenize = 'unicode61 remove_diacritics 2')""",
+    "CREATE VIRTUAL TABLE frequencies USING fts5vocab ('words', 'row')",
+)
 
 
 class FailureReason(Enum):
@@ -148,17 +137,15 @@ def check_exists(path: Path) -> None:
         )
 
 
-# -- connections -----------------------------------------------------------------------------------
+# -- the database ----------------------------------------------------------------------------------
 
 
 class IndexDatabase:
-    """An index that is written: one connection, one transaction at a time, for all threads."""
+    """An index that is read and written: one transaction at a time, for all threads."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with translate_errors(path):
-            self._connection = connect(path, wal=not detect_network_drive(path))
-        self._lock = threading.RLock()
+        self._file = SqliteFile(path, _FORMAT)
 
     def __enter__(self) -> IndexDatabase:
         return self
@@ -168,12 +155,11 @@ class IndexDatabase:
 
     def close(self) -> None:
         """Close it; the log is folded into the file if no one else has it open."""
-        with self._lock:
-            self._connection.close()
+        self._file.close()
 
     def read(self, work: Work[T]) -> T:
         """What the work answers, from one state of the file."""
-        return self._run(work, "BEGIN")
+        return self._file.read_snapshot(work)
 
     def write(self, work: Work[T]) -> T:
         """What the work answers, its changes kept together or not at all; readers notice."""
@@ -186,7 +172,7 @@ class IndexDatabase:
             )
             return answer
 
-        return self._run(work_and_count, "BEGIN IMMEDIATE")
+        return self._file.write(work_and_count)
 
     @property
     def is_unclean(self) -> bool:
@@ -205,143 +191,49 @@ class IndexDatabase:
                 connection.execute(f"INSERT INTO {table} ({table}) VALUES ('optimize')")
             vectors.erase_unused_rows(connection, self.path)
 
+        def is_log_cleared(connection: sqlite3.Connection) -> bool:
+            return not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+
         self.write(merge)
         self.path.with_name(f"{self.path.name}.hnsw").unlink(missing_ok=True)
-        with self._lock, translate_errors(self.path):
-            self._connection.executescript("PRAGMA incremental_vacuum")
-            end = time.monotonic() + _READERS_S
-            while True:
-                answer = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-                if not answer[0]:
-                    break
-                if time.monotonic() > end:
-                    return False
-                time.sleep(0.05)
+        self._file.run_script("PRAGMA incremental_vacuum")
+        end = time.monotonic() + _READERS_S
+        while not self._file.read(is_log_cleared):
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.05)
         self.write(lambda connection: set_meta(connection, UNCLEAN, ""))
         return True
 
-    def _run(self, work: Work[T], begin: str) -> T:
-        with self._lock, translate_errors(self.path):
-            self._connection.execute(begin)
-            try:
-                answer = work(self._connection)
-                self._connection.execute("COMMIT")
-            except BaseException:
-                _roll_back(self._connection)
-                raise
-            return answer
+
+def open_file(path: Path) -> SqliteFile:
+    """The file of an index that is there, to be read."""
+    check_exists(path)
+    return SqliteFile(path, _FORMAT)
 
 
-def connect(path: Path, *, wal: bool = True) -> sqlite3.Connection:
-    """A connection to write through; the file is made where there is none, and brought to the
-    present form if an older version wrote it.
-    """
-    make_folder(path.parent)
-    create_private_database(path)
-    connection = sqlite3.connect(
-        path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-    )
-    try:
-        if _read_version(connection, path) == 0:
-            connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute(f"PRAGMA journal_mode = {'wal' if wal else 'delete'}")
-        connection.execute(f"PRAGMA synchronous = {'NORMAL' if wal else 'FULL'}")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_BYTES // _PAGE_BYTES}")
-        connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
-        # What is deleted is written over with zeroes: removed text is not in the file's bytes.
-        connection.execute("PRAGMA secure_delete = ON")
-        _upgrade(connection, path)
-        _read_version(connection, path)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+def read_index(path: Path, work: Work[T]) -> T:
+    """What the work answers, from one state of an index."""
+    with contextlib.closing(open_file(path)) as file:
+        return file.read_snapshot(work)
 
 
-def connect_to_read(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing; an index of an older version is upgraded first."""
-    connection = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=_BUSY_S, isolation_level=None,
-        check_same_thread=False,
-    )  # fmt: skip
-    try:
-        if _read_version(connection, path) < _VERSION:
-            connection.close()
-            connect(path, wal=not detect_network_drive(path)).close()
-            return connect_to_read(path)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-@contextlib.contextmanager
-def open_to_read(path: Path) -> Iterator[sqlite3.Connection]:
-    """One state of an index, for as long as the block."""
-    with translate_errors(path):
-        connection = connect_to_read(path)
-        try:
-            connection.execute("BEGIN")
-            yield connection
-        finally:
-            connection.close()
-
-
-def _read_version(connection: sqlite3.Connection, path: Path) -> int:
-    """The form of the file, 0 for a new one; a file of another kind is refused."""
-    connection.execute("BEGIN")
-    try:
-        ((version,),) = connection.execute("PRAGMA user_version").fetchall()
-        ((mark,),) = connection.execute("PRAGMA application_id").fetchall()
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-    finally:
-        _roll_back(connection)
-    if mark != _APPLICATION_ID and (mark or tables or version):
-        raise StorageError(
-            f"{path} is not an index of anyrig",
-            hint=Message("Choose another with {index}.", index=OptionRef("index")),
-        )
-    if version > _VERSION or (version and not tables >= _TABLE_NAMES):
-        raise StorageError(
-            f"{path} was written by a newer anyrig, or is damaged",
-            hint="Update anyrig; or delete it with `anyrig index --drop` and index again.",
-        )
-    return int(version)
-
-
-def _upgrade(connection: sqlite3.Connection, path: Path) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        ((version,),) = connection.execute("PRAGMA user_version").fetchall()
-        if version == 0:
-            _create(connection, _TABLES + _TABLES_2)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        elif version == 1:
-            _upgrade_from_1(connection)
-            vectors.rebuild(connection, path)
-        connection.execute(f"PRAGMA user_version = {_VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        _roll_back(connection)
-        raise
-
-
-def _upgrade_from_1(connection: sqlite3.Connection) -> None:
+def _upgrade_from_1(connection: sqlite3.Connection, path: Path) -> None:
     """Version 1 kept equal passages once, in `texts`, had no stems and no names of files."""
     run = connection.execute
     run("DROP TABLE frequencies")
     run("DROP TABLE words")
     for table in ("files", "passages", "vectors"):
         run(f"ALTER TABLE {table} RENAME TO old_{table}")
-    _create(connection, _TABLES_2)
-    for path, size, mtime_ns, seen, content, error, hint in run(
+    for statement in _TABLES_2:
+        run(statement)
+    for file_path, size, mtime_ns, seen, content, error, hint in run(
         "SELECT * FROM old_files"
     ).fetchall():
         # Only its message says why version 1 could not read a file.
         lacked_ocr = "no OCR is installed" in error or "OCR is turned off" in error
         reason = FailureReason.NO_OCR if lacked_ocr else FailureReason.OTHER
-        row = (path, size, mtime_ns, seen, content, error, hint, reason.value)
+        row = (file_path, size, mtime_ns, seen, content, error, hint, reason.value)
         run(
             "INSERT INTO files (path, size, mtime_ns, seen, content, error, hint, reason)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row,
@@ -365,28 +257,32 @@ def _upgrade_from_1(connection: sqlite3.Connection) -> None:
             "INSERT INTO vectors SELECT ?, data FROM old_vectors WHERE text = ?",
             [(id, row[7]) for id, row in zip(ids, some, strict=True)],
         )
-    for file, path, content in run("SELECT id, path, content FROM files").fetchall():
+    for file, file_path, content in run("SELECT id, path, content FROM files").fetchall():
         if content is not None:
-            _put_name(connection, file, path, content)
+            _put_name(connection, file, file_path, content)
     for table in ("old_files", "old_passages", "old_vectors", "texts"):
         run(f"DROP TABLE {table}")
     if count_missing_vectors(connection):
         set_meta(connection, INCOMPLETE, "1")
+    vectors.rebuild(connection, path)
 
 
-def _create(connection: sqlite3.Connection, tables: str) -> None:
-    statement = ""
-    for line in tables.splitlines():
-        statement += f"{line}\n"
-        if sqlite3.complete_statement(statement):
-            connection.execute(statement)
-            statement = ""
-
-
-def _roll_back(connection: sqlite3.Connection) -> None:
-    """End a transaction; where the disk is full, SQLite has done so by itself."""
-    with contextlib.suppress(sqlite3.Error):
-        connection.execute("ROLLBACK")
+_FORMAT = DatabaseFormat(
+    application_id=0x616E7969,  # "anyi"
+    version=2,
+    schema=_TABLES + _TABLES_2,
+    upgrades={1: _upgrade_from_1},
+    new_file_pragmas=(f"page_size = {_PAGE_BYTES}", "auto_vacuum = INCREMENTAL"),
+    pragmas=(
+        f"wal_autocheckpoint = {_LOG_BYTES // _PAGE_BYTES}",
+        f"journal_size_limit = {_LOG_BYTES}",
+        # What is deleted is written over with zeroes: removed text is not in the file's bytes.
+        "secure_delete = ON",
+    ),
+    damage_hint="`anyrig index --drop` deletes it; index the folders again, nothing else is lost.",
+    space_hint="Then run it again: it continues.",
+    move_hint=", or choose another index",
+)
 
 
 # -- one process at a time -------------------------------------------------------------------------
@@ -396,14 +292,8 @@ def _roll_back(connection: sqlite3.Connection) -> None:
 def lock_index(path: Path) -> Iterator[None]:
     """A block in which no other process indexes; the system ends it for one that is killed."""
     make_folder(path.parent)
-    lock = path.with_name(f"{path.name}.lock")
-    descriptor = opener(str(lock), os.O_RDWR | os.O_CREAT)
-    try:
-        for wait_s in _LOCK_RETRIES_S:  # `is_locked` of another process holds it for a moment
-            if _try_lock(descriptor):
-                break
-            time.sleep(wait_s)
-        else:
+    with lock_file(_get_lock(path), _LOCK_S) as is_ours:
+        if not is_ours:
             raise StorageError(
                 f"another process is updating the index {path.stem}",
                 hint=Message(
@@ -412,81 +302,18 @@ def lock_index(path: Path) -> Iterator[None]:
                 ),
             )
         yield
-    finally:
-        os.close(descriptor)
 
 
 def is_locked(path: Path) -> bool:
     """Whether a process is inside `lock_index`."""
-    try:
-        descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR)
-    except OSError:
+    if not _get_lock(path).is_file():
         return False
-    try:
-        return not _try_lock(descriptor)
-    finally:
-        os.close(descriptor)
+    with lock_file(_get_lock(path), 0) as is_ours:
+        return not is_ours
 
 
-def _try_lock(descriptor: int) -> bool:
-    try:
-        if fcntl is not None:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        elif os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return os.name != "nt"  # a drive without locks: the transactions still hold
-    return True
-
-
-# -- errors ----------------------------------------------------------------------------------------
-
-_ERRORS = {
-    sqlite3.SQLITE_FULL: (
-        "No space left on device: {path} cannot be written",
-        "Free disk space, and run it again: it continues.",
-    ),
-    sqlite3.SQLITE_IOERR: (
-        "the disk failed to read or write {path}",
-        "Check the disk's space, quota and health.",
-    ),
-    sqlite3.SQLITE_BUSY: (
-        "{path} has been in use by another process for a minute",
-        "Stop other anyrig processes, or try again.",
-    ),
-    sqlite3.SQLITE_READONLY: (
-        "{path} is not writable",
-        "Check its owner and permissions.",
-    ),
-    sqlite3.SQLITE_CORRUPT: (
-        "{path} is damaged",
-        "`anyrig index --drop` deletes it; index the folders again, nothing else is lost.",
-    ),
-}
-_ERRORS[sqlite3.SQLITE_LOCKED] = _ERRORS[sqlite3.SQLITE_BUSY]
-_ERRORS[sqlite3.SQLITE_NOTADB] = _ERRORS[sqlite3.SQLITE_CORRUPT]
-for _alike in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH):
-    _ERRORS[_alike] = _ERRORS[sqlite3.SQLITE_READONLY]
-
-
-@contextlib.contextmanager
-def translate_errors(path: Path) -> Iterator[None]:
-    """SQLite's errors, and the system's, as ours."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        code = int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
-        text, hint = _ERRORS.get(code, (f"{{path}}: {error}", MORE_DETAILS))
-        kind = DiskFullError if code == sqlite3.SQLITE_FULL else StorageError
-        raise kind(text.replace("{path}", str(path)), hint=hint) from error
-    except OSError as error:
-        raise StorageError(
-            f"cannot use {path}: {error.strerror or error}", hint="Check the permissions."
-        ) from error
+def _get_lock(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
 
 
 # -- what an index knows ---------------------------------------------------------------------------

@@ -148,12 +148,15 @@ def _find_sources(
     sources -= {_get_source(known[path]) for path in staying if known[path].digest}
     for path in others if sources else ():
         try:
-            with db.open_to_read(path) as connection:
-                there = connection.execute("SELECT digest FROM contents").fetchall()
-            sources -= {digest.partition(" ")[0] for (digest,) in there}
+            sources -= db.read_index(path, _list_sources)
         except StorageError as error:  # its pages can be read again; these are to go
             log.warning("the index %s cannot be read: %s", path.stem, error.message)
     return sources
+
+
+def _list_sources(connection: sqlite3.Connection) -> set[str]:
+    rows = connection.execute("SELECT digest FROM contents")
+    return {digest.partition(" ")[0] for (digest,) in rows}
 
 
 def _get_source(file: db.Known) -> str:
@@ -192,11 +195,14 @@ def _list_texts(connection: sqlite3.Connection, content: int) -> list[str]:
 def _drop_known(texts: set[str], others: Iterable[Path]) -> set[str]:
     """The texts that no other index has."""
     left = set(texts)
+
+    def discard_known(connection: sqlite3.Connection) -> None:
+        for (body,) in connection.execute("SELECT body FROM passages"):
+            left.discard(body)
+
     for path in others if left else ():
         try:
-            with db.open_to_read(path) as connection:
-                for (body,) in connection.execute("SELECT body FROM passages"):
-                    left.discard(body)
+            db.read_index(path, discard_known)
         except StorageError as error:  # its texts can be embedded again; these are to go
             log.warning("the index %s cannot be read: %s", path.stem, error.message)
     return left

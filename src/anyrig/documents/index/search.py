@@ -22,11 +22,10 @@ it where its vector is far away.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,6 +49,7 @@ from anyrig.documents.index.keywords import (
 )
 from anyrig.documents.words import fold
 from anyrig.errors import InvalidInputError, Message, OptionRef
+from anyrig.storage.sqlite import SqliteFile
 from anyrig.text.tokens import split_text
 
 if TYPE_CHECKING:
@@ -229,8 +229,8 @@ class Searcher:
     def __init__(self, path: Path) -> None:
         db.check_exists(path)
         self.path = path
-        self._lock = threading.Lock()
-        self._idle: list[sqlite3.Connection] = []
+        self._lock, self._refreshing = threading.Lock(), threading.Lock()
+        self._idle: list[SqliteFile] = []
         self._snapshot: IndexSnapshot | None = None
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="anyrig-words")
 
@@ -244,8 +244,8 @@ class Searcher:
         """Close every connection; nobody may be asking."""
         self._threads.shutdown()
         with self._lock:
-            for connection in self._idle:
-                connection.close()
+            for file in self._idle:
+                file.close()
             self._idle.clear()
             self._snapshot = None
 
@@ -280,7 +280,8 @@ class Searcher:
             _check_model(snapshot, embedder, self.path)
         depth = max(DEPTH, 4 * limit)
         search = _OpenSearch(snapshot, query, _join_filters(filters, query), depth)
-        with self._connect() as connection:
+
+        def run(connection: sqlite3.Connection) -> SearchResult:
             search.prepare(connection)
             similar: dict[int, float] = {}
             by_words: dict[int, float] = {}
@@ -289,7 +290,7 @@ class Searcher:
                 assert embedder is not None
                 similar = search.rank_by_vectors(connection, embedder)
             else:
-                waiting = self._threads.submit(self._rank_by_words, search)
+                waiting = self._threads.submit(self._read, search.rank_by_words)
                 if mode == "hybrid":
                     assert embedder is not None
                     similar = search.rank_by_vectors(connection, embedder)  # SQLite ranks meanwhile
@@ -303,63 +304,47 @@ class Searcher:
             if not hits and len(chosen) < len(order):
                 nearest = next(iter(search.build_hits(connection, order, similar, 1, False)), None)
             notes = _list_notes(connection, snapshot, mode)
-        num_far = len(order) - len(chosen)
-        return SearchResult(tuple(hits), search.keywords.words, nearest, num_far, notes)
+            num_far = len(order) - len(chosen)
+            return SearchResult(tuple(hits), search.keywords.words, nearest, num_far, notes)
+
+        return self._read(run)
 
     def refresh(self, *, matrix: bool = True) -> IndexSnapshot:
         """The present state of the index. Of one that has changed only what is new is read."""
-        with self._connect() as connection:
-            changed = db.get_meta(connection, "changed")
-            previous = self._snapshot
-            if (
-                previous
-                and previous.changed == changed
-                and (previous.matrix is not None or not matrix)
-            ):
-                return previous
-            with self._lock:  # one reads, the others wait for it
-                previous = self._snapshot
-                if (
-                    previous
-                    and previous.changed == changed
-                    and (previous.matrix is not None or not matrix)
-                ):
-                    return previous
-                connection.execute("BEGIN")
-                try:
-                    self._snapshot = _take_snapshot(connection, self.path, previous, matrix=matrix)
-                finally:
-                    connection.execute("ROLLBACK")
-                return self._snapshot
+
+        def get_current(connection: sqlite3.Connection) -> IndexSnapshot | None:
+            one = self._snapshot
+            is_current = one and one.changed == db.get_meta(connection, "changed")
+            return one if one and is_current and (one.matrix is not None or not matrix) else None
+
+        def take(connection: sqlite3.Connection) -> IndexSnapshot:
+            return _take_snapshot(connection, self.path, self._snapshot, matrix=matrix)
+
+        if (current := self._read(get_current)) is not None:
+            return current
+        with self._refreshing:  # one reads, the others wait for it
+            current = self._read(get_current) or self._read(take, is_snapshot=True)
+            self._snapshot = current
+            return current
 
     def list_files(self) -> list[FileRow]:
         """The files that can be found."""
-        with self._connect() as connection:
-            return _list_files(connection)
+        return self._read(_list_files)
 
     @property
     def model(self) -> str:
         """The name of the model whose vectors are in it; empty before any."""
-        with self._connect() as connection:
-            return db.read_model(connection)[1]
+        return self._read(db.read_model)[1]
 
-    @contextlib.contextmanager
-    def _connect(self) -> Iterator[sqlite3.Connection]:
-        """A connection that no other thread has."""
-        with db.translate_errors(self.path):
+    def _read(self, work: db.Work[db.T], *, is_snapshot: bool = False) -> db.T:
+        """What the work answers, on a connection that no other thread has."""
+        with self._lock:
+            file = self._idle.pop() if self._idle else db.open_file(self.path)
+        try:
+            return file.read_snapshot(work) if is_snapshot else file.read(work)
+        finally:
             with self._lock:
-                connection = self._idle.pop() if self._idle else None
-            if connection is None:
-                connection = db.connect_to_read(self.path)
-            try:
-                yield connection
-            finally:
-                with self._lock:
-                    self._idle.append(connection)
-
-    def _rank_by_words(self, search: _OpenSearch) -> dict[int, float]:
-        with self._connect() as connection:
-            return rank_passages(connection, search.keywords, search.depth, search.contents)
+                self._idle.append(file)
 
 
 class _OpenSearch:
@@ -382,6 +367,10 @@ class _OpenSearch:
         self.keywords = build_keyword_query(
             connection, self.query, snapshot.languages, snapshot.num_passages, known=snapshot.terms
         )
+
+    def rank_by_words(self, connection: sqlite3.Connection) -> dict[int, float]:
+        """Passages and the share of the question that their words cover, the best first."""
+        return rank_passages(connection, self.keywords, self.depth, self.contents)
 
     def rank_by_vectors(
         self, connection: sqlite3.Connection, embedder: Vectors

@@ -46,7 +46,8 @@ class Status:
 
 def read_status(path: Path) -> Status:
     """What the index of a file holds."""
-    with db.open_to_read(path) as connection:
+
+    def work(connection: sqlite3.Connection) -> Status:
         _, model, dimension = db.read_model(connection)
         files = list(db.list_known(connection).values())
         read = [one.stamp.path for one in files if one.content is not None]
@@ -67,13 +68,14 @@ def read_status(path: Path) -> Status:
             sum(_get_size(file) for file in beside), db.count_pending(connection), is_locked(path),
         )  # fmt: skip
 
+    return db.read_index(path, work)
+
 
 def read_model_name(path: Path) -> str:
     """The name of the model that an index was made with; empty for none."""
     if not path.is_file():
         return ""
-    with db.open_to_read(path) as connection:
-        return db.read_model(connection)[1]
+    return db.read_index(path, db.read_model)[1]
 
 
 def _get_size(file: Path) -> int:
