@@ -20,7 +20,7 @@ from typing import Any
 from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discovery import discover
 from anyrig.documents.embed import Embedder
-from anyrig.documents.model import in_folder
+from anyrig.documents.model_folder import in_folder
 from anyrig.documents.packaged import PACKAGED
 from anyrig.placement import plan_placement
 from benchmarks.embedding_models import (

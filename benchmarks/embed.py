@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.devices.discovery import discover
-from anyrig.documents.model import in_folder
+from anyrig.documents.model_folder import in_folder
 from benchmarks.embedding_models import (
     MAX_TOKENS,
     MINILM_SIZE,

@@ -129,7 +129,8 @@ def _save_long_model(folder: Path) -> None:
 
 
 def _embedder(folder: Path | None, library: str = "onnx") -> Any:
-    from anyrig.documents.model import find, in_folder
+    from anyrig.documents.model import find
+    from anyrig.documents.model_folder import in_folder
 
     model = in_folder(folder, name="bench") if folder else find("minilm", models=Path())
     return open_embedder(model, in_process=True, threads=1, libraries=(library,))

@@ -22,7 +22,8 @@ from anyrig.app.finetune import (
 from anyrig.app.training_tasks import TASKS, build, split_pairs
 from anyrig.documents.classify.finetuned import find_classifier as classifier_in
 from anyrig.documents.classify.pipeline import Examples, classify_with_model, select_examples
-from anyrig.documents.model import EmbeddingModel, find, in_folder
+from anyrig.documents.model import EmbeddingModel, find
+from anyrig.documents.model_folder import in_folder
 from anyrig.documents.pairs import read_pairs
 from anyrig.documents.reading import OpenedSource, TextSource, read_sources
 from anyrig.errors import InvalidInputError, InvalidSettingError, WorkError

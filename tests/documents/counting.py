@@ -8,21 +8,20 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from anyrig.documents.vector_cache import VectorSettings
+from anyrig.documents.model import EmbeddingModel
 from anyrig.errors import WorkError
 
 if TYPE_CHECKING:
-    from anyrig.documents.model import EmbeddingModel
     from anyrig.documents.protocol import Use
 
 DIMENSION = 16
-SETTINGS = VectorSettings("weights", "tokenizer", engine="counting")
+MODEL = EmbeddingModel("counting", Path(), 512, DIMENSION, fingerprint="weights", overlap=0)
 
 
 def vector_of(text: str, use: str = "passage") -> NDArray[np.float32]:
@@ -45,9 +44,7 @@ class Counting:
         self.seen: Counter[str] = Counter()
         self.batches: list[int] = []
         self.calls: list[int] = []
-        self.model = cast(
-            "EmbeddingModel", SimpleNamespace(dimension=DIMENSION, fingerprint="counting")
-        )
+        self.model = MODEL
         self._batch, self._ahead, self._each_s, self._before = batch, ahead, each_s, before
         self._lock = threading.Lock()
         self.most_at_once = 0

@@ -6,13 +6,13 @@ import sys
 
 from anyrig.documents.vector_cache import CachedEmbedder, VectorCache
 from anyrig.storage.cache import ResultCache
-from tests.documents.counting import DIMENSION, SETTINGS, Counting
+from tests.documents.counting import MODEL, Counting
 
 
 def main() -> None:
     with ResultCache(sys.argv[1]) as store:
         engine = Counting(batch=10, each_s=0.0005)
-        kept = CachedEmbedder(engine, VectorCache(store, SETTINGS, DIMENSION))
+        kept = CachedEmbedder(engine, VectorCache(store, MODEL))
         done = 0
         for block in kept.embed(f"{number}" for number in range(100_000)):
             done += len(block)

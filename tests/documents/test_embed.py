@@ -20,9 +20,9 @@ from anyrig.documents.model import (
     choose_embedding_model,
     find,
     hashing,
-    in_folder,
     list_models,
 )
+from anyrig.documents.model_folder import in_folder
 from anyrig.errors import InvalidInputError, MissingWeightsError, WorkError
 from anyrig.placement import PlacementOptions, PlacementPlan, plan_placement
 from tests.documents.engines.toy import encoder, sentence_transformer, sentences

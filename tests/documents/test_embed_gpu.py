@@ -13,7 +13,8 @@ import pytest
 from anyrig.devices.choose import DeviceRequest, choose_device
 from anyrig.devices.discovery import discover
 from anyrig.documents.embed import Embedder
-from anyrig.documents.model import EmbeddingModel, in_folder
+from anyrig.documents.model import EmbeddingModel
+from anyrig.documents.model_folder import in_folder
 from anyrig.placement import PlacementOptions, PlacementPlan, plan_placement
 from anyrig.work.outcome import RunReport
 from tests.documents.engines.toy import WORDS, encoder, sentence_transformer, sentences

@@ -14,7 +14,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from anyrig.documents.model import find, in_folder
+from anyrig.documents.model import find
+from anyrig.documents.model_folder import in_folder
 from anyrig.errors import InvalidInputError
 from tests.conftest import Anyrig
 from tests.documents.engines.toy import encoder, sentence_transformer, sentences, tokenizer

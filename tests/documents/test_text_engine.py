@@ -12,7 +12,8 @@ import psutil
 import pytest
 
 from anyrig.documents.engine import TextEngine, open_embedding_engine
-from anyrig.documents.model import EmbeddingModel, in_folder
+from anyrig.documents.model import EmbeddingModel
+from anyrig.documents.model_folder import in_folder
 from anyrig.documents.protocol import TextBlock
 from tests.documents.engines.toy import sentence_transformer, sentences
 from tests.documents.test_embed import embedded, on_cpu

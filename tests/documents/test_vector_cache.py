@@ -17,12 +17,13 @@ import numpy as np
 import pytest
 
 from anyrig.documents import vector_cache as module
+from anyrig.documents.model import EmbeddingModel
 from anyrig.documents.ordered import iter_rows
-from anyrig.documents.vector_cache import BLOCK, KIND, CachedEmbedder, VectorCache, VectorSettings
+from anyrig.documents.vector_cache import BLOCK, KIND, CachedEmbedder, VectorCache
 from anyrig.errors import StorageError, WorkError
 from anyrig.storage.cache import CacheEntry, ResultCache
 from tests.conftest import ROOT
-from tests.documents.counting import DIMENSION, SETTINGS, Counting, Threaded, vector_of
+from tests.documents.counting import MODEL, Counting, Threaded, vector_of
 
 
 @pytest.fixture
@@ -32,9 +33,9 @@ def store(tmp_path: Path) -> Iterator[ResultCache]:
 
 
 def _open(
-    store: Any, engine: Counting | None = None, settings: VectorSettings = SETTINGS
+    store: Any, engine: Counting | None = None, model: EmbeddingModel = MODEL, **settings: Any
 ) -> CachedEmbedder:
-    return CachedEmbedder(engine or Counting(), VectorCache(store, settings, DIMENSION))
+    return CachedEmbedder(engine or Counting(), VectorCache(store, model, **settings))
 
 
 def _same(found: Iterable[Any], texts: Iterable[str], use: str = "passage") -> None:
@@ -108,15 +109,26 @@ def test_a_long_stream_takes_little_memory(store: ResultCache) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"weights": "w"}, {"tokenizer": "t"}, {"precision": "half"}, {"longest": 256},
-        {"overlap": 32}, {"windows": "cut"}, {"pooling": "cls"}, {"normalise": False},
-        {"deterministic": True}, {"prompts": {"passage": "passage: "}}, {"version": "2"},
+        {"fingerprint": "w"}, {"longest": 256}, {"overlap": 32}, {"pooling": "cls"},
+        {"normalise": False}, {"prompts": {"passage": "passage: "}},
     ],
 )  # fmt: skip
-def test_whatever_shapes_a_vector_is_in_its_key(store: ResultCache, change: dict[str, Any]) -> None:
+def test_whatever_of_a_model_shapes_a_vector_is_in_its_key(
+    store: ResultCache, change: dict[str, Any]
+) -> None:
     list(_open(store).embed(["a"]))
     engine = Counting()
-    list(_open(store, engine, replace(SETTINGS, **change)).embed(["a"]))
+    list(_open(store, engine, replace(MODEL, **change)).embed(["a"]))
+    assert engine.seen == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "settings", [{"precision": "half"}, {"long": "cut"}, {"deterministic": True}]
+)
+def test_how_a_vector_is_made_is_in_its_key(store: ResultCache, settings: dict[str, Any]) -> None:
+    list(_open(store).embed(["a"]))
+    engine = Counting()
+    list(_open(store, engine, **settings).embed(["a"]))
     assert engine.seen == {"a": 1}
 
 
@@ -137,7 +149,7 @@ def test_nobody_shares_an_array(store: ResultCache) -> None:
 def test_a_wrong_row_is_made_again(
     store: ResultCache, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cache = VectorCache(store, SETTINGS, DIMENSION)
+    cache = VectorCache(store, MODEL)
     store.put(cache.make_key("a"), data, kind=KIND)
     store.put(cache.make_key("b"), vector_of("b").tobytes(), kind="speech")
     engine = Counting()
@@ -194,7 +206,7 @@ def test_a_store_that_fails_costs_a_warning(
     texts = [f"{number}" for number in range(3000)]
     store = Failing(tmp_path / "results.sqlite")
     with store:
-        cache = VectorCache(store, SETTINGS, DIMENSION, clock=lambda: now)
+        cache = VectorCache(store, MODEL, clock=lambda: now)
         list(CachedEmbedder(Counting(), cache).embed(texts[:10]))
         store.broken, store.num_asked = True, 0
         _same(CachedEmbedder(Counting(), cache).embed(texts), texts)
@@ -207,8 +219,7 @@ def test_a_store_that_fails_costs_a_warning(
 
 
 def test_a_vector_can_be_forgotten_for_good(store: ResultCache) -> None:
-    settings = replace(SETTINGS, prompts={"query": "q: "})
-    cache = VectorCache(store, settings, DIMENSION)
+    cache = VectorCache(store, replace(MODEL, prompts={"query": "q: "}))
     kept = CachedEmbedder(Counting(), cache)
     list(kept.embed("abc"))
     list(kept.embed("a", use="query"))
@@ -241,6 +252,6 @@ def test_a_kill_loses_little_and_nothing_wrong(tmp_path: Path) -> None:
     with ResultCache(path) as store:
         engine = Counting()
         texts = [f"{number}" for number in range(reached + 1)]
-        _same(CachedEmbedder(engine, VectorCache(store, SETTINGS, DIMENSION)).embed(texts), texts)
+        _same(CachedEmbedder(engine, VectorCache(store, MODEL)).embed(texts), texts)
         assert engine.seen.total() <= BLOCK
         assert store.verify().num_bad == 0

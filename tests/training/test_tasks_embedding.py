@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from anyrig.documents.model import find, in_folder
-from anyrig.documents.model_folder import read_model_config
+from anyrig.documents.model import find
+from anyrig.documents.model_folder import in_folder
 from anyrig.documents.models.arrays import read_packaged_floats
 from anyrig.errors import InvalidInputError
 from anyrig.training import TrainConfig, Trainer
@@ -48,7 +48,7 @@ def pairs(count: int, seed: int = 0) -> list[Pair]:
 def model_of(folder: Path, family: str = "bert", **more: Any) -> tuple[SentenceModel, Cutter]:
     """A tiny model and its cutter, in the way that its folder says."""
     sentence_transformer(folder, family, **more)
-    told = read_model_config(folder)
+    told = in_folder(folder, name="tiny")
     model = from_folder(
         told.folder, dense=told.dense, pooling=told.pooling, normalise=told.normalise
     )

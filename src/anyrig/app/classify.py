@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,12 +32,10 @@ from anyrig.app.files import check_writable, format_csv, format_json_lines, writ
 from anyrig.errors import (
     InvalidInputError,
     Message,
-    MissingWeightsError,
     OptionRef,
 )
 from anyrig.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import option
-from anyrig.storage.weights import find_cached_repository
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -284,37 +283,22 @@ class SourceReader:
 def find_fine_tuned(rig: Rig, request: ClassifyRequest, on_event: OnEvent) -> FineTuned | None:
     """The fine-tuned model that a request names by its folder or its name on the hub, if any."""
     from anyrig.documents.classify import classifier
-    from anyrig.documents.classify.finetuned import find_classifier, is_transformers_folder
+    from anyrig.documents.classify.finetuned import find_classifier
+    from anyrig.documents.model_folder import find_hub_folder, has_config
 
     name = request.classifier or ""
     folder = Path(name).expanduser()
     is_bare = folder.name == name
     if is_bare and classifier.list_versions(rig.folders.classifiers, name.partition("@")[0]):
         return None  # the folder of its examples may have the same name
-    if folder.is_dir() and (is_transformers_folder(folder) or not is_bare):
+    if folder.is_dir() and (has_config(folder) or not is_bare):
         return find_classifier(folder.resolve())
     if name.count("/") != 1 or name.startswith((".", "~", "/")):
         return None
-    place_of_hub = rig.folders.models / "documents" / name.replace("/", "--")
-    cached = find_cached_repository(name)
-    if (
-        not (place_of_hub / "config.json").is_file()
-        and cached is not None
-        and is_transformers_folder(cached)
-    ):
-        place_of_hub = cached
-    if not (place_of_hub / "config.json").is_file():
-        if not request.fetch:
-            raise MissingWeightsError(
-                f"{name} is not on this machine",
-                hint=Message(
-                    "Pass {fetch} to download it, or copy its files to {folder}.",
-                    fetch=OptionRef("fetch"),
-                    folder=place_of_hub,
-                ),
-            )
-        download_model(name, place_of_hub, on_event)
-    return replace(find_classifier(place_of_hub), name=name)
+    fetch = partial(download_model, on_event=on_event) if request.fetch else None
+    return replace(
+        find_classifier(find_hub_folder(name, rig.folders.models, fetch, has_config)), name=name
+    )
 
 
 def _open_workers(rig: Rig, request: ClassifyRequest, model: FineTuned) -> WorkerPool:

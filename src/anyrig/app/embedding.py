@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -260,11 +261,9 @@ def find_model(
     """
     from anyrig.documents.model import advice
 
-    def fetch(repository: str, folder: Path) -> None:
-        download_model(repository, folder, on_event)
-
+    fetch = partial(download_model, on_event=on_event) if options.fetch else None
     name = options.model or rig.settings.documents.model or "auto"
-    model = look_up_model(rig, name, languages, fetch if options.fetch else None)
+    model = look_up_model(rig, name, languages, fetch)
     warning = advice(model, languages) if model.languages else ""
     if warning:
         on_event(LanguageWarningEvent(warning))
@@ -463,21 +462,6 @@ def open_vector_cache(
     cache: Cache, model: EmbeddingModel, precision: str, long: LongTexts, deterministic: bool
 ) -> VectorCache:
     """The cached vectors of a model: their key is everything beside a text that determines one."""
-    from anyrig.documents.model import VERSION
-    from anyrig.documents.vector_cache import VectorCache, VectorSettings
+    from anyrig.documents.vector_cache import VectorCache
 
-    settings = VectorSettings(
-        weights=model.fingerprint,
-        tokenizer="",  # in the fingerprint
-        precision=precision,
-        longest=model.longest,
-        overlap=model.overlap,
-        windows="pooled" if long == "windows" else "cut",
-        pooling=model.pooling,
-        normalise=model.normalise,
-        deterministic=deterministic,
-        prompts=model.prompts,
-        engine=model.name,
-        version=VERSION,
-    )
-    return VectorCache(cache, settings, model.dimension)
+    return VectorCache(cache, model, precision=precision, long=long, deterministic=deterministic)

@@ -349,7 +349,8 @@ class LiveEmbedding:
         return name.startswith(OPENAI_PREFIX) and name not in self._list_names()
 
     def _look_up(self, name: str) -> ServedEmbeddingModel:
-        from anyrig.documents.model import find, in_folder
+        from anyrig.documents.model import find
+        from anyrig.documents.model_folder import in_folder
 
         models = self._rig.folders.models
         names = self._list_names()

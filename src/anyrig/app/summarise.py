@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,9 @@ from anyrig.app.documents import (
     read_sources,
     report_warnings,
 )
-from anyrig.app.embedding import EmbeddingOptions, find_model, open_vectors
+from anyrig.app.embedding import EmbeddingOptions, download_model, find_model, open_vectors
 from anyrig.app.files import check_writable, write_text
-from anyrig.events import NoticeEvent, OnEvent, ProgressEvent
+from anyrig.events import OnEvent, ProgressEvent
 from anyrig.options import list_options, option
 from anyrig.text.language_names import language_code
 
@@ -133,13 +133,9 @@ def _get_summarizer(
 ) -> Callable[[], AbstractiveSummarizer]:
     """Opens the model that writes; it is found at once, and loaded for the first text."""
     from anyrig.documents.summarise.abstractive import find
-    from anyrig.storage.weights import download_weights
 
-    def fetch(repository: str, folder: Path) -> None:
-        on_event(NoticeEvent(f"Downloading {repository} ..."))
-        download_weights(repository, folder)
-
-    model = find(request.model, models=rig.folders.models, fetch=fetch if request.fetch else None)
+    fetch = partial(download_model, on_event=on_event) if request.fetch else None
+    model = find(request.model, models=rig.folders.models, fetch=fetch)
 
     def open_summarizer() -> AbstractiveSummarizer:
         from anyrig.documents.summarise.abstractive import AbstractiveSummarizer

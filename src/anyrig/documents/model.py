@@ -9,17 +9,14 @@ transformers save, unmodified: modules.json tells its pooling and whether vector
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from anyrig.documents import model_folder
 from anyrig.documents.packaged import PACKAGED, get_packaged
 from anyrig.errors import InvalidInputError, MissingWeightsError
 from anyrig.placement import Workload
-from anyrig.storage.weights import find_cached_repository
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Use
@@ -149,13 +146,15 @@ def find(
         return choose_embedding_model(languages or {}).model
     if name in PACKAGED:
         return _build_packaged(name)
+    from anyrig.documents.model_folder import find_hub_folder, in_folder, is_complete
+
     folder = Path(name).expanduser()
     if folder.is_dir():
         return in_folder(folder.resolve(), name=folder.resolve().name)
     if folder.suffix == ".onnx" and folder.is_file():
         return in_folder(folder.resolve().parent, name=folder.stem, file=folder.resolve())
     if name.count("/") == 1 and not name.startswith((".", "~", "/")):
-        return _of_hub(name, models / "documents" / name.replace("/", "--"), fetch)
+        return in_folder(find_hub_folder(name, models, fetch, is_complete), name=name)
     raise InvalidInputError(
         f"there is no embedding model {name!r}",
         hint=f"Valid names: {', '.join(PACKAGED)}; or pass a folder, or owner/name on the hub.",
@@ -222,89 +221,20 @@ def _build_packaged(name: str) -> EmbeddingModel:
     files = one.find()
     return EmbeddingModel(
         name, files.weights, one.longest, one.dimension, one.pooling, one.normalise,
-        _fingerprint(one.sha256, one.tokenizer_sha256, name),
+        make_fingerprint(one.sha256, one.tokenizer_sha256, name),
         form=one.form, tokenizer=files.tokenizer, languages=one.languages, licence=one.licence,
         weights_bytes=one.weights_bytes, graph=True, torch=one.form == "encoder",
     )  # fmt: skip
-
-
-def _of_hub(name: str, folder: Path, fetch: Callable[[str, Path], None] | None) -> EmbeddingModel:
-    if not (folder / "weights.json").is_file():
-        if fetch is None and model_folder.is_complete(folder):  # put there by hand
-            return in_folder(folder, name=name)
-        cached = find_cached_repository(name)
-        if cached is not None and model_folder.is_complete(cached):
-            return in_folder(cached, name=name)
-        if fetch is None:
-            raise MissingWeightsError(
-                f"{name} is not on this machine",
-                hint=f"`anyrig embed --model {name} --fetch` gets it from the hub, or put its "
-                f"files into {folder}.",
-            )
-        fetch(name, folder)
-    return in_folder(folder, name=name)
-
-
-def in_folder(folder: Path, *, name: str, file: Path | None = None) -> EmbeddingModel:
-    """The model of a folder, as sentence-transformers or transformers saved it."""
-    from anyrig.documents.models.graph import is_writable
-    from anyrig.storage.weights import hash_files
-
-    config = model_folder.read_model_config(folder)
-    inner = config.folder
-    files = model_folder.list_weights(inner)
-    onnx = file or model_folder.find_onnx_file(folder, inner)
-    family = str(config.config.get("model_type", ""))
-    activation = str(config.config.get("hidden_act") or config.config.get("activation") or "gelu")
-    form = model_folder.detect_form(
-        folder, config.config, bool(files), onnx is not None and (file is not None or not files)
-    )
-    if not config.dimension:
-        raise InvalidInputError(
-            f"{folder} does not say how long its vectors are",
-            hint="Its config.json, with hidden_size, belongs beside the weights.",
-        )
-    whole = [onnx] if onnx is not None and form == "onnx" else files
-    hashed_files: list[Path] = [*whole, *config.shaping, *model_folder.list_extra_files(whole)]
-    model = EmbeddingModel(
-        name,
-        (onnx or inner) if form == "onnx" else inner,
-        config.longest,
-        config.dimension,
-        config.pooling,
-        config.normalise,
-        form=form,
-        overlap=min(32, config.longest // 8),
-        tokenizer=model_folder.find_tokenizer(folder, inner),
-        dense=config.dense,
-        lower=config.lower,
-        prompts=config.prompts,
-        weights_bytes=sum([path.stat().st_size for path in hashed_files]),
-        graph=form == "onnx"
-        or (form == "encoder" and is_writable(family, activation, config.pooling)),
-        torch=form != "onnx",
-    )
-    mark = hash_files(hashed_files)
-    return replace(
-        model,
-        fingerprint=_fingerprint(
-            mark,
-            config.pooling,
-            str(config.normalise),
-            str(config.longest),
-            str(config.lower),
-            json.dumps(sorted(config.prompts.items())),
-        ),
-    )
 
 
 def hashing(dimension: int = 256) -> EmbeddingModel:
     """Words counted into places by their hash: no weights, for tests and a first try."""
     return EmbeddingModel(
         "hashing", Path(), 1 << 20, dimension, form="hashing", licence="MIT",
-        fingerprint=_fingerprint("hashing", str(dimension)), torch=False,
+        fingerprint=make_fingerprint("hashing", str(dimension)), torch=False,
     )  # fmt: skip
 
 
-def _fingerprint(*parts: str) -> str:
+def make_fingerprint(*parts: str) -> str:
+    """Of all that shapes a vector."""
     return hashlib.sha256("\n".join((VERSION, *parts)).encode()).hexdigest()

@@ -14,11 +14,12 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
+from anyrig.documents.model import VERSION
 from anyrig.documents.ordered import iter_chunks, run_ordered
 from anyrig.errors import StorageError
 from anyrig.storage.cache import CacheEntry
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.documents.model import EmbeddingModel
-    from anyrig.documents.protocol import Use, Vectors
+    from anyrig.documents.protocol import LongTexts, Use, Vectors
     from anyrig.storage.cache import Cache
 
     Matrix = NDArray[np.float32]
@@ -46,65 +47,30 @@ _MAX_BLOCKS = 8
 """Blocks of found vectors that may wait for one that is made."""
 
 
-@dataclass(frozen=True)
-class VectorSettings:
-    """Everything beside the text that shapes its vector. The device is not part of it."""
-
-    weights: str
-    """The hash of the model's weights."""
-    tokenizer: str
-    """The hash of the tokenizer's file."""
-    precision: str = "fp32"
-    """The precision class: `fp32`, `half`, `int8`."""
-    longest: int = 512
-    """Tokens of a window."""
-    overlap: int = 0
-    """Tokens that neighbouring windows share."""
-    windows: str = "pooled"
-    """What becomes of a longer text: `pooled` over its windows, or `cut`."""
-    pooling: str = "mean"
-    normalise: bool = True
-    deterministic: bool = False
-    prompts: Mapping[str, str] = field(default_factory=dict)
-    """The words set before a text, by what its vector is for: `passage`, `query`."""
-    engine: str = ""
-    """Who made it, for `anyrig cache prune --engine`; no part of the key."""
-    version: str = ""
-    """Of the way vectors are made: a change that moves them takes another."""
-
-    def make_base_key(self, use: Use) -> str:
-        """The key of all of it, for one use. Uses with the same prompt share their vectors."""
-        prompt = self.prompts.get(use, "")
-        # Each window has the prompt; the key of a model without prompts is the old one.
-        windows = f"{self.windows}, prompted" if prompt else self.windows
-        return make_key(
-            weights=self.weights, tokenizer=self.tokenizer, precision=self.precision,
-            longest=self.longest, overlap=self.overlap, windows=windows,
-            pooling=self.pooling, normalise=self.normalise, deterministic=self.deterministic,
-            prompt=prompt, version=self.version,
-        )  # fmt: skip
-
-
 class VectorCache:
     """The vectors of one model in a cache. Threads may share it if they may share the cache.
 
     Args:
         cache: of this machine, or shared.
-        settings: what shapes the vectors.
-        dimension: their length.
+        model: whose vectors; with what follows it shapes them. The device does not.
+        precision: the precision class: `fp32`, `half`, `int8`.
+        long: what becomes of a text that is longer than the model takes.
+        deterministic: whether a text's vector is the same bytes in any batch.
         clock: monotonic seconds.
     """
 
     def __init__(
         self,
         cache: Cache,
-        settings: VectorSettings,
-        dimension: int,
+        model: EmbeddingModel,
         *,
+        precision: str = "fp32",
+        long: LongTexts = "windows",
+        deterministic: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.dimension = dimension
-        self._cache, self._settings, self._clock = cache, settings, clock
+        self._cache, self._model, self._clock = cache, model, clock
+        self._precision, self._long, self._deterministic = precision, long, deterministic
         self._key_functions: dict[str, Callable[[str], str]] = {}
         self._retry_at = float("-inf")
 
@@ -112,9 +78,22 @@ class VectorCache:
         """The key of a text's vector."""
         function = self._key_functions.get(use)
         if function is None:
-            base = self._settings.make_base_key(use)
+            base = self._make_base_key(use)
             function = self._key_functions[use] = make_key_function(kind=KIND, base=base)
         return function(text)
+
+    def _make_base_key(self, use: Use) -> str:
+        """The key of all that shapes a vector. Uses with the same prompt share their vectors."""
+        model, prompt = self._model, self._model.prompt(use)
+        windows = "pooled" if self._long == "windows" else "cut"
+        # Each window has the prompt; the key of a model without prompts is the old one.
+        windows = f"{windows}, prompted" if prompt else windows
+        return make_key(
+            weights=model.fingerprint, tokenizer="", precision=self._precision,
+            longest=model.longest, overlap=model.overlap, windows=windows,
+            pooling=model.pooling, normalise=model.normalise, deterministic=self._deterministic,
+            prompt=prompt, version=VERSION,
+        )  # fmt: skip
 
     def get_many(self, keys: Iterable[str]) -> dict[str, Matrix]:
         """Those of the vectors that are cached and whole, by key."""
@@ -123,10 +102,10 @@ class VectorCache:
         nothing: dict[str, CacheEntry] = {}
         wanted = list(keys)
         found = self._try(lambda: self._cache.get_many(wanted), nothing)
-        size = 4 * self.dimension
+        size = 4 * self._model.dimension
         fit = [one for one in found.values() if one.kind == KIND and len(one.data) == size]
         rows = np.frombuffer(b"".join(one.data for one in fit), "<f4")
-        matrix = rows.reshape(len(fit), self.dimension).astype(np.float32)
+        matrix = rows.reshape(len(fit), self._model.dimension).astype(np.float32)
         finite: list[bool] = np.logical_and.reduce(np.isfinite(matrix), axis=1).tolist()
         whole = {one.key: row for one, row, good in zip(fit, matrix, finite, strict=True) if good}
         for name in found.keys() - whole.keys():
@@ -137,7 +116,7 @@ class VectorCache:
     def put_many(self, keys: Sequence[str], vectors: Matrix | Sequence[Matrix]) -> None:
         """Cache vectors; of those that are cached already the first stays."""
         note: dict[str, JsonValue] = {
-            "dimension": self.dimension, "engine": self._settings.engine,
+            "dimension": self._model.dimension, "engine": self._model.name,
         }  # fmt: skip
         data = (vector.astype("<f4", copy=False).tobytes() for vector in vectors)
         entries = [CacheEntry(key, one, KIND, note) for key, one in zip(keys, data, strict=True)]

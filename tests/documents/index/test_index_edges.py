@@ -20,7 +20,7 @@ from anyrig.documents.index.search import Filters, Searcher
 from anyrig.documents.index.status import read_status
 from anyrig.documents.index.update import update_index
 from anyrig.documents.reading import ReadPicture
-from anyrig.documents.vector_cache import VectorCache, VectorSettings
+from anyrig.documents.vector_cache import VectorCache
 from anyrig.errors import InvalidInputError, StorageError, WorkError
 from anyrig.storage.cache import ResultCache
 from tests.documents.index.bag import Bag
@@ -122,7 +122,7 @@ def test_vectors_that_a_shared_store_may_have_are_not_said_to_be_forgotten(tmp_p
 
     far = RedisCache("redis://127.0.0.1:1/0", timeout_s=0.5)
     with LayeredCache(ResultCache(tmp_path / "results.sqlite"), far) as store:
-        shelf = VectorCache(store, VectorSettings("bag", ""), 64)
+        shelf = VectorCache(store, Bag().model)
         with pytest.raises(StorageError, match="does not answer"):
             shelf.forget(["words that only the others keep"])
 

@@ -15,7 +15,7 @@ from anyrig.documents.index.search import Searcher
 from anyrig.documents.index.status import read_status
 from anyrig.documents.index.update import update_index
 from anyrig.documents.index.vectors import get_vector_file
-from anyrig.documents.vector_cache import CachedEmbedder, VectorCache, VectorSettings
+from anyrig.documents.vector_cache import CachedEmbedder, VectorCache
 from anyrig.errors import InvalidInputError
 from anyrig.storage.cache import ResultCache
 from tests.documents.index.bag import Bag
@@ -113,7 +113,7 @@ def test_kept_vectors_go_unless_another_document_needs_them(folder: Path, tmp_pa
     path = tmp_path / "indexes" / "i.sqlite"
     with ResultCache(tmp_path / "results.sqlite") as store:
         bag = Bag()
-        cache = VectorCache(store, VectorSettings("bag", ""), bag.model.dimension)
+        cache = VectorCache(store, bag.model)
         vectors = CachedEmbedder(bag, cache)
         index(path, folder, vectors)
         index(tmp_path / "indexes" / "other.sqlite", tmp_path / "more", vectors)

@@ -138,11 +138,6 @@ def find_classifier(folder: Path, *, name: str = "") -> FineTuned:
     )  # fmt: skip
 
 
-def is_transformers_folder(folder: Path) -> bool:
-    """Whether a folder looks like a model of transformers."""
-    return (folder / "config.json").is_file()
-
-
 def _read_config(folder: Path) -> dict[str, Any]:
     found = read_config(folder, hint=_HINT)
     kinds = [str(one) for one in found.get("architectures") or ()]

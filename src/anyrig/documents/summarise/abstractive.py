@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.documents.model_folder import read_config
+from anyrig.documents.model_folder import Fetch, find_hub_folder, has_config, read_config
 from anyrig.documents.summarise.extract import split_sentences
 from anyrig.documents.summarise.seq2seq import SummaryWindow, open_tokenizer
 from anyrig.errors import (
@@ -27,7 +27,6 @@ from anyrig.errors import (
     WorkError,
 )
 from anyrig.placement import Workload
-from anyrig.storage.weights import find_cached_repository
 from anyrig.text import language as languages
 from anyrig.work.engine import EngineFactory
 from anyrig.work.outcome import ItemOutcome
@@ -290,9 +289,7 @@ def _take_text(outcome: ItemOutcome[Any]) -> str:
 # -- finding a model --
 
 
-def find(
-    name: str, *, models: Path, fetch: Callable[[str, Path], None] | None = None
-) -> Seq2SeqModel:
+def find(name: str, *, models: Path, fetch: Fetch | None = None) -> Seq2SeqModel:
     """The model that a name stands for.
 
     Args:
@@ -305,21 +302,7 @@ def find(
         return in_folder(folder.resolve())
     if name.startswith((".", "~", "/")) or name.count("/") > 1 or not name.strip():
         raise InvalidInputError(f"there is no folder {name}", hint=_HINT)
-    folder = models / "documents" / name.replace("/", "--")
-    if not (folder / "config.json").is_file() and (cached := find_cached_repository(name)):
-        return in_folder(cached, name=name)
-    if not (folder / "config.json").is_file():
-        if fetch is None:
-            raise MissingWeightsError(
-                f"{name} is not on this machine",
-                hint=Message(
-                    "{fetch} downloads it from the hub, or put its files into {folder}.",
-                    fetch=OptionRef("fetch"),
-                    folder=folder,
-                ),
-            )
-        fetch(name, folder)
-    return in_folder(folder, name=name)
+    return in_folder(find_hub_folder(name, models, fetch, has_config), name=name)
 
 
 def in_folder(folder: Path, *, name: str = "") -> Seq2SeqModel:
