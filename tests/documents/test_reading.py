@@ -6,16 +6,15 @@ import os
 import threading
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anyrig.documents.reading import (
     Mode,
     ReadPicture,
-    Unread,
     apply_all,
     build_textless_error,
-    read,
     read_all,
 )
 from anyrig.errors import (
@@ -25,11 +24,19 @@ from anyrig.errors import (
     render,
 )
 from anyrig.text.document import Document
+from anyrig.text.sandbox import ReadError
 from tests.text.formats.pdf_making import Leaf, write
 from tests.text.formats.test_pdf import TEXT, leaf
 from tests.text.page_reading import list_sources
 from tests.text.picture_making import WORDS, Counts, bomb_png, sheet, tiff
 from tests.text.test_pages import SCAN
+
+
+def read(path: Path, **options: Any) -> Document:
+    (found,) = read_all([path], **options)
+    if isinstance(found, ReadError):
+        raise found.error
+    return found
 
 
 def _mixed(path: Path) -> Path:
@@ -162,7 +169,7 @@ def test_an_engine_that_fails_on_one_file_does_not_stop_the_others(tmp_path: Pat
     paths[1].write_text("words")
     for error in (RuntimeError("no kernel"), OutOfMemoryError("too large", hint="less")):
         bad, good = read_all(paths, ocr=Fails(error))
-        assert isinstance(bad, Unread)
+        assert isinstance(bad, ReadError)
         assert isinstance(good, Document)
     with pytest.raises(DeviceLostError):
         list(read_all(paths, ocr=Fails(DeviceLostError("gone", hint="again"))))
@@ -189,13 +196,13 @@ def test_many_files_in_order_whatever_is_wrong_with_some(tmp_path: Path, workers
     found = list(read_all(paths, workers=workers))
     assert [each.path for each in found] == paths
     for each in found:
-        if isinstance(each, Unread):
-            assert each.message
-            assert "\n" not in each.message
-            assert each.hint
+        if isinstance(each, ReadError):
+            assert each.error.message
+            assert "\n" not in each.error.message
+            assert each.error.hint
         else:
             assert each.text == f"words of {each.path.stem}"
-    unread = {each.path.name for each in found if isinstance(each, Unread)}
+    unread = {each.path.name for each in found if isinstance(each, ReadError)}
     assert unread == {*bad, "none.txt"} | ({"pipe.txt"} if hasattr(os, "mkfifo") else set())
 
 
@@ -242,7 +249,9 @@ def test_the_pages_of_all_files_are_one_stream(tmp_path: Path) -> None:
     assert (ocr.num_streams, ocr.num_read) == (1, 8)
     ocr = Streams()
     applied = apply_all("anyrig.text.document:document_to_json", paths, ocr=ocr)
-    assert [isinstance(one, Unread) for one in applied] == [path.stem == "none" for path in paths]
+    assert [isinstance(one, ReadError) for one in applied] == [
+        path.stem == "none" for path in paths
+    ]
     assert (ocr.num_streams, ocr.num_read) == (1, 8)
 
 
@@ -256,5 +265,5 @@ def test_a_fault_of_the_engine_costs_one_file_of_a_stream(tmp_path: Path) -> Non
 
     paths = [tiff(tmp_path / f"{number}.tif", [number]) for number in range(1, 6)]
     found = list(read_all(paths, ocr=FailsOnThree()))
-    assert [isinstance(one, Unread) for one in found] == [False, False, True, False, False]
-    assert "no kernel" in found[2].message  # type: ignore[union-attr]
+    assert [isinstance(one, ReadError) for one in found] == [False, False, True, False, False]
+    assert "no kernel" in found[2].error.message  # type: ignore[union-attr]

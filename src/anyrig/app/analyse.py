@@ -17,10 +17,11 @@ from anyrig.app.documents import (
 )
 from anyrig.app.embedding import EmbeddingOptions, find_model, open_vectors
 from anyrig.app.files import check_writable
-from anyrig.documents.reading import TextSource, Unread
+from anyrig.documents.reading import TextSource
 from anyrig.errors import InvalidInputError
 from anyrig.events import OnEvent, ProgressEvent
 from anyrig.options import option
+from anyrig.text.sandbox import ReadError
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
@@ -69,12 +70,13 @@ def analyse(rig: Rig, request: AnalyseRequest, on_event: OnEvent) -> Analysis:
     places = request.files
     with ExitStack() as stack:
 
-        def read(paths: Sequence[Path]) -> Iterator[Document | Unread]:
+        def read(paths: Sequence[Path]) -> Iterator[Document | ReadError]:
             some = [sources.get(path) or TextSource(str(path), path) for path in paths]
             for path, (one, found) in zip(paths, read_sources(rig, request, some), strict=True):
-                if isinstance(found, Unread) and one.file is not None:
-                    message = found.message.replace(one.file.name, path.name)
-                    found = replace(found, message=message)
+                if isinstance(found, ReadError) and one.file is not None:
+                    message = found.error.message.replace(one.file.name, path.name)
+                    error = InvalidInputError(message, hint=found.error.hint)
+                    found = replace(found, error=error)
                 yield replace(found, path=path)
 
         def open_model(languages: Mapping[str, float]) -> Vectors:

@@ -260,9 +260,9 @@ class SourceReader:
 
     def list_texts(self) -> list[str]:
         """The texts that are known at once."""
-        from anyrig.documents.reading import Unread
+        from anyrig.text.sandbox import ReadError
 
-        first = [found.text for _, found in self._first if not isinstance(found, Unread)]
+        first = [found.text for _, found in self._first if not isinstance(found, ReadError)]
         return first + self._more_texts
 
     def open_vectors(self, stack: ExitStack, on_event: OnEvent, default_model: str = "") -> Vectors:

@@ -438,7 +438,8 @@ class PassagesRequest(FileOptions):
 
 def _run_passages(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
     from anyrig.documents.passages import Passage, split_passages
-    from anyrig.documents.reading import Unread, build_textless_error
+    from anyrig.documents.reading import build_textless_error
+    from anyrig.text.sandbox import ReadError
 
     def describe(passage: Passage) -> dict[str, Any]:
         context.check()
@@ -448,7 +449,7 @@ def _run_passages(context: WorkerContext, given: Mapping[str, Any]) -> Rows:
     rows: Rows = []
     for document in read_files(context.rig, request, request.files):
         context.check()
-        if isinstance(document, Unread):
+        if isinstance(document, ReadError):
             rows.append({"error": error_to_dict(document.error)})
         elif found := list(map(describe, split_passages(document))):
             result = {

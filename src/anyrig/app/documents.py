@@ -15,9 +15,7 @@ from anyrig.app.cache import open_cache
 from anyrig.app.compute import ComputeOptions, place
 from anyrig.errors import (
     AnyrigError,
-    DeviceLostError,
     InvalidInputError,
-    LimitExceededError,
     MissingPackageError,
 )
 from anyrig.events import OnEvent, WarningEvent
@@ -28,17 +26,12 @@ if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.documents.ocr.choose import OcrChoice
     from anyrig.documents.ocr.run import OcrReader
-    from anyrig.documents.reading import (
-        OpenedSource,
-        PictureReader,
-        ReadPicture,
-        TextSource,
-        Unread,
-    )
+    from anyrig.documents.reading import OpenedSource, PictureReader, ReadPicture, TextSource
     from anyrig.placement import PlacementPlan
     from anyrig.storage.cache import Cache
     from anyrig.text.document import Document
     from anyrig.text.formats.limits import Limits
+    from anyrig.text.sandbox import ReadError
 
 OcrMode = Literal["auto", "never", "always"]
 _MAX_CHARACTERS = 50_000_000
@@ -127,36 +120,22 @@ def find_files(places: Sequence[str | Path], types: Sequence[str], on_event: OnE
 
 def read_files(
     rig: Rig, options: FileOptions, files: Sequence[Path]
-) -> Generator[Document | Unread]:
+) -> Generator[Document | ReadError]:
     """Every file in pages, in order; pictures by OCR where that is wanted and installed."""
     from anyrig.documents.reading import read_all
-
-    if not files:
-        return
-    with open_ocr(rig, options) as ocr:
-        if len(files) == 1:
-            yield _read_file(rig, options, files[0], ocr)
-        else:
-            yield from read_all(files, ocr=ocr, limits=build_limits(options), mode=options.ocr)
-
-
-def _read_file(
-    rig: Rig, options: FileOptions, path: Path, ocr: PictureReader | None
-) -> Document | Unread:
-    """A file by a process that may be kept: starting one takes longer than most files."""
-    from anyrig.documents.reading import Unread, read
     from anyrig.text.sandbox import ReaderPool
 
     limits = build_limits(options)
-    with rig.models.borrow(
-        "file reader", lambda: ReaderPool(limits=limits), version=str(limits), counted=False
-    ) as pool:
-        try:
-            return read(path, ocr=ocr, mode=options.ocr, pool=pool)
-        except (MissingPackageError, DeviceLostError):
-            raise
-        except AnyrigError as error:
-            return Unread(path, error.message, error.hint, isinstance(error, LimitExceededError))
+    with ExitStack() as stack:
+        pool = None
+        if len(files) == 1:  # a process may be kept: starting one takes longer than most files
+            pool = stack.enter_context(rig.models.borrow(
+                "file reader", lambda: ReaderPool(limits=limits), version=str(limits),
+                counted=False,
+            ))  # fmt: skip
+        if files:
+            ocr = stack.enter_context(open_ocr(rig, options))
+            yield from read_all(files, ocr=ocr, limits=limits, mode=options.ocr, pool=pool)
 
 
 def list_sources(

@@ -179,7 +179,8 @@ def _read_texts(
     rig: Rig, request: EmbedRequest, on_event: OnEvent
 ) -> tuple[list[tuple[str, str]], list[FailedFile]]:
     """The names and texts of all sources, and the files that could not be read."""
-    from anyrig.documents.reading import Unread, build_textless_error
+    from anyrig.documents.reading import build_textless_error
+    from anyrig.text.sandbox import ReadError
 
     sources = list_sources(request, on_event, "embed", default_name="")
     texts: list[tuple[str, str]] = []
@@ -189,7 +190,7 @@ def _read_texts(
             texts.append((source.name or _shorten(source.text), source.text))
             continue
         on_event(ProgressEvent("reading", len(texts), len(sources), source.file.name))
-        if isinstance(found, Unread):
+        if isinstance(found, ReadError):
             failed.append(FailedFile(source.name, found.error))
         elif not found.text.strip():
             failed.append(FailedFile(source.name, build_textless_error(found)))

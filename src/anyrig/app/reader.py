@@ -63,10 +63,11 @@ class DocumentPart:
 
 def read_part(rig: Rig, request: ReadRequest) -> DocumentPart:
     """The part of a file with a number, or the one with a passage."""
-    from anyrig.documents.reading import Unread, build_textless_error
+    from anyrig.documents.reading import build_textless_error
+    from anyrig.text.sandbox import ReadError
 
     (document,) = read_files(rig, request, (request.file,))
-    if isinstance(document, Unread):
+    if isinstance(document, ReadError):
         raise document.error
     parts = [(page, spans) for page in document.parts("page") for spans in _cut_page(page.text)]
     if not parts:

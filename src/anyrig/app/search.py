@@ -223,11 +223,12 @@ def _embed_means(
     """The text of each source, and the mean of its passages' vectors."""
     from anyrig.documents.embed import document_vectors
     from anyrig.documents.passages import split_passages
-    from anyrig.documents.reading import Unread, build_textless_error
+    from anyrig.documents.reading import build_textless_error
+    from anyrig.text.sandbox import ReadError
 
     for number, (_, document) in enumerate(read_sources(rig, request, sources)):
         on_event(ProgressEvent("comparing", number, len(sources)))
-        if isinstance(document, Unread):
+        if isinstance(document, ReadError):
             yield document.error
             continue
         found = list(split_passages(document))

@@ -1,8 +1,7 @@
 """A file page by page: its own text first, OCR where that is missing or garbage.
 
-    document = read(Path("letter.pdf"), ocr=engine)
     for found in read_all(paths, ocr=engine):
-        ...  # a Document, or Unread with what is wrong and what to do
+        ...  # a Document, or a ReadError with what is wrong and what to do
 
 What turns a picture into text is handed in (`Reads`); this file knows no engine of OCR.
 `Document.scans` tells which pages have no usable text of their own and where their text comes from;
@@ -16,10 +15,13 @@ import importlib
 import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import closing, nullcontext
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from anyrig.documents.ordered import run_ordered
 from anyrig.errors import (
     AnyrigError,
     DeviceLostError,
@@ -36,7 +38,7 @@ from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
 from anyrig.text.garbage import is_readable
 from anyrig.text.labels import format_pages, one_line
-from anyrig.text.page_reader import DPI
+from anyrig.text.page_reader import RenderedPage
 from anyrig.text.sandbox import ReaderPool, ReadError
 
 Mode = Literal["auto", "never", "always"]
@@ -49,8 +51,8 @@ _SETTINGS = {"file_bytes": "max_mb", "pages": "max_pages", "seconds": "max_secon
 """Limit -> the setting of `[documents]` that a person gives it by."""
 _UNSURE = 0.5
 _BLOCK = 1 << 20
-_GROUP_PAGES, _GROUP_FILES = 128, 32
-"""Pages, and files, that are gathered for one stream."""
+_MAX_PENDING = 128
+"""Pages and files that may wait for a page before them."""
 _MOST_WORKERS = 4
 """Processes that read at once, by default: one is seldom short of files to hand on."""
 
@@ -116,67 +118,7 @@ class TextSource:
     text: str = ""
 
 
-@dataclass(frozen=True)
-class Unread:
-    """A file that could not be read."""
-
-    path: Path
-    message: str
-    hint: str
-    past_limit: bool = False
-    """Whether it asks more of the machine than it may."""
-    lacks_ocr: bool = False
-    """Whether its pages are pictures that nothing read."""
-
-    @classmethod
-    def from_error(cls, path: Path, error: AnyrigError) -> Unread:
-        return cls(
-            path, error.message, error.hint, isinstance(error, LimitExceededError),
-            isinstance(error, MissingOcrError),
-        )  # fmt: skip
-
-    @property
-    def error(self) -> InvalidInputError:
-        """The same as an error."""
-        if self.lacks_ocr:
-            return MissingOcrError(self.message, hint=self.hint)
-        kind = LimitExceededError if self.past_limit else InvalidInputError
-        return kind(self.message, hint=self.hint)
-
-
-OpenedSource = tuple[TextSource, Document | Unread]
-
-
-def read(
-    path: Path,
-    *,
-    ocr: PictureReader | None = None,
-    limits: Limits = Limits(),  # noqa: B008 - it is frozen
-    mode: Mode = "auto",
-    dpi: int = DPI,
-    pool: ReaderPool | None = None,
-) -> Document:
-    """A file page by page; `InvalidInputError` if it cannot be read.
-
-    Args:
-        path: of a regular file.
-        ocr: reads pictures; without it pages that are pictures stay empty, with a warning.
-        limits: how much the file may ask of the machine; the time of `ocr` is not counted.
-        mode: when pictures are read.
-        dpi: at which pages of a PDF are drawn for it.
-        pool: reads the file, kept by whoever reads many one by one; its limits hold.
-    """
-    if pool is None:
-        with ReaderPool(limits=limits) as own:
-            return read(path, ocr=ocr, mode=mode, dpi=dpi, pool=own)
-    try:
-        document = pool.read_file(Path(path))
-    except AnyrigError as error:
-        raise _name_setting(error) from None
-    (found,) = _add_ocr([document], pool, ocr, mode, dpi)
-    if isinstance(found, Exception):
-        raise found
-    return found
+OpenedSource = tuple[TextSource, Document | ReadError]
 
 
 def read_all(
@@ -185,30 +127,32 @@ def read_all(
     ocr: PictureReader | None = None,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
     mode: Mode = "auto",
-    dpi: int = DPI,
     workers: int = 0,
-) -> Generator[Document | Unread]:
+    pool: ReaderPool | None = None,
+) -> Generator[Document | ReadError]:
     """Files page by page, in order; one that cannot be read does not stop the rest.
 
     Several processes read ahead; the pages of many files are one stream of pictures for `ocr`.
 
     Args:
         paths: of files; taken as they are needed.
-        ocr: as for `read`.
-        limits: of each file.
-        mode: as for `read`.
-        dpi: as for `read`.
+        ocr: reads pictures; without it pages that are pictures stay empty, with a warning.
+        limits: how much a file may ask of the machine; the time of `ocr` is not counted.
+        mode: when pictures are read.
         workers: processes that read at once; 0 is as many as help.
+        pool: reads the files, kept by whoever reads many one by one; its limits hold.
     """
     count = workers or min(_MOST_WORKERS, os.cpu_count() or 1)
-    with ReaderPool(count, limits) as pool:
-        opened = map(_open_or_unread, pool.read(paths))
-        yield from _read_groups(opened, pool, ocr, mode, dpi)
+    with (
+        nullcontext(pool) if pool else ReaderPool(count, limits) as readers,
+        closing(readers.read(paths)) as found,
+    ):
+        yield from _add_ocr(map(_name_limit, found), readers, ocr, mode)
 
 
 def read_sources(
     sources: Sequence[TextSource],
-    read: Callable[[Sequence[Path]], Generator[Document | Unread]] = read_all,
+    read: Callable[[Sequence[Path]], Generator[Document | ReadError]] = read_all,
 ) -> Iterator[OpenedSource]:
     """Each file or text with its pages, in order; files are read ahead by a function that gives one
     result for each path.
@@ -231,7 +175,7 @@ def apply_all(
     ocr: PictureReader | None = None,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
     mode: Mode = "auto",
-) -> Iterator[Any | Unread]:
+) -> Iterator[Any | ReadError]:
     """What a function makes of each file, in order.
 
     It runs in the process that reads the file: only where pictures of pages are read by OCR it runs
@@ -240,9 +184,9 @@ def apply_all(
     Args:
         function: `module:name`, called with the document.
         paths: of files; taken as they are needed.
-        ocr: as for `read`.
+        ocr: as for `read_all`.
         limits: of each file.
-        mode: as for `read`.
+        mode: as for `read_all`.
     """
     count = min(_MOST_WORKERS, os.cpu_count() or 1)
     order: deque[Path] = deque()
@@ -253,25 +197,19 @@ def apply_all(
 
     with ReaderPool(count, limits) as pool:
 
-        def apply_or_open() -> Iterator[Any | Unread | Document]:
+        def apply_or_open() -> Iterator[Any]:
             given = {"then": function, "mode": mode}
             for found in pool.apply(f"{__name__}:apply_to_text", map(note, paths), **given):
                 path = order.popleft()
                 if isinstance(found, ReadError):
-                    yield _open_or_unread(found)
+                    yield _name_limit(found)
                 elif "result" in found:
                     yield found["result"]
                 else:
                     yield replace(document_from_json(found["document"]), path=path)
 
-        for found in _read_groups(apply_or_open(), pool, ocr, mode, DPI):
+        for found in _add_ocr(apply_or_open(), pool, ocr, mode):
             yield _apply(function, found) if isinstance(found, Document) else found
-
-
-def _open_or_unread(found: Document | ReadError) -> Document | Unread:
-    if isinstance(found, Document):
-        return found
-    return Unread.from_error(found.path, _name_setting(found.error))
 
 
 def apply_to_text(document: Document, *, then: str, mode: Mode) -> dict[str, Any]:
@@ -283,11 +221,11 @@ def apply_to_text(document: Document, *, then: str, mode: Mode) -> dict[str, Any
     return {"result": _resolve(then)(document)}
 
 
-def _apply(function: str, document: Document) -> Any | Unread:
+def _apply(function: str, document: Document) -> Any | ReadError:
     try:
         return _resolve(function)(document)
     except AnyrigError as error:
-        return Unread.from_error(document.path, error)
+        return ReadError(document.path, error)
 
 
 def _resolve(function: str) -> Callable[[Document], Any]:
@@ -316,103 +254,160 @@ def build_textless_error(document: Document) -> InvalidInputError:
     )
 
 
-def _name_setting(error: AnyrigError) -> AnyrigError:
-    """The error; one on a limit names the setting that moves it."""
+def _name_limit(found: Document | ReadError) -> Document | ReadError:
+    """The same; an error on a limit names the setting that moves it."""
+    error = found.error if isinstance(found, ReadError) else None
     if isinstance(error, LimitExceededError) and (setting := _SETTINGS.get(error.limit)):
         error.hint = Message(
             "{hint} The limit is `{setting}` of [documents] in the settings.",
             hint=error.hint,
             setting=setting,
         )
-    return error
+    return found
 
 
 # -- pictures of pages -----------------------------------------------------------------------------
 
 
-def _read_groups(
-    found: Iterable[Any], pool: ReaderPool, ocr: PictureReader | None, mode: Mode, dpi: int
+def _add_ocr(
+    found: Iterable[Any], pool: ReaderPool, ocr: PictureReader | None, mode: Mode
 ) -> Iterator[Any]:
-    """Documents with the text on the pictures of their pages, in order; anything else as it is.
-
-    Files are gathered until their pages keep all workers busy for a while.
-    """
-    group: list[Any] = []
-    num_pages = 0
+    """Documents with the text on the pictures of their pages, in order; anything else as it is."""
+    if ocr is not None:
+        yield from _PageStream(pool, ocr, mode).read(found)
+        return
+    reason: Literal["missing", "off"] = "off" if mode == "never" else "missing"
     for one in found:
-        num_wanted = len(_list_wanted(one, mode)) if ocr and isinstance(one, Document) else 0
-        group.append(one)
-        num_pages += num_wanted
-        if not num_pages or num_pages >= _GROUP_PAGES or len(group) >= _GROUP_FILES:
-            yield from _read_group(group, pool, ocr, mode, dpi)
-            group, num_pages = [], 0
-    yield from _read_group(group, pool, ocr, mode, dpi)
+        yield _with_layers(one, reason) if isinstance(one, Document) else one
 
 
-def _read_group(
-    group: list[Any], pool: ReaderPool, ocr: PictureReader | None, mode: Mode, dpi: int
-) -> Iterator[Any]:
-    documents = [one for one in group if isinstance(one, Document)]
-    finished = _add_ocr(documents, pool, ocr, mode, dpi)
-    for one in group:
-        if not isinstance(one, Document):
-            yield one
-            continue
-        answer = next(finished)
-        if isinstance(answer, (MissingPackageError, DeviceLostError)):
-            raise answer  # no other file would fare better
-        yield _to_unread(one.path, answer) if isinstance(answer, Exception) else answer
+class _PageStream:
+    """The pages that OCR reads, of all documents, as one stream of pictures."""
+
+    def __init__(self, pool: ReaderPool, ocr: PictureReader, mode: Mode) -> None:
+        self._pool, self._ocr, self._mode = pool, ocr, mode
+        self._open: deque[_OpenFile] = deque()
+        self._source_error: Exception | None = None
+
+    def read(self, found: Iterable[Any]) -> Iterator[Any]:
+        """What was found, in order; each document when its last page was read."""
+        files = self._take(found)
+        while True:
+            try:
+                for done in run_ordered(
+                    self._draw(files), _expand, self._ocr.read, self._join,
+                    max_pending=_MAX_PENDING,
+                ):  # fmt: skip
+                    yield from done
+                break
+            except (MissingPackageError, DeviceLostError):
+                raise  # no other file would fare better
+            except Exception as error:  # noqa: BLE001 - a fault on one file is not the others'
+                while self._open and self._open[0].is_complete:
+                    yield self._open.popleft().finish()
+                if self._open:
+                    yield _build_read_error(self._open.popleft().found.path, error)
+                # The others are read again.
+                files = chain([one.found for one in self._open], files)
+                self._open.clear()
+        if self._source_error is not None:
+            raise self._source_error
+
+    def _take(self, found: Iterable[Any]) -> Iterator[Any]:
+        """The files; an error on the way to them is none of the engine's."""
+        try:
+            yield from found
+        except Exception as error:  # noqa: BLE001 - raised when what was found is done
+            self._source_error = error
+
+    def _draw(self, files: Iterable[Any]) -> Iterator[tuple[_OpenFile, RenderedPage | None]]:
+        """The pages that are wanted of each file; None of a file without any."""
+        for one in files:
+            opened = _OpenFile(one)
+            self._open.append(opened)
+            if isinstance(one, Document) and (wanted := _list_wanted(one, self._mode)):
+                try:
+                    opened.source = digest_file(one.path)
+                except OSError as error:
+                    opened.found = _build_read_error(one.path, error)
+                else:
+                    opened.wanted = wanted
+                    for page in self._pool.render(one.path, wanted):
+                        yield opened, page
+                    continue
+            yield opened, None
+
+    def _join(
+        self, step: tuple[_OpenFile, RenderedPage | None], answers: Sequence[ReadPicture]
+    ) -> list[Any]:
+        opened, page = step
+        if page is not None:
+            opened.add(page, answers)
+        if not opened.is_complete:
+            return []
+        self._open.popleft()
+        return [opened.finish()]
 
 
-def _to_unread(path: Path, error: Exception) -> Unread:
+def _expand(
+    step: tuple[_OpenFile, RenderedPage | None],
+) -> tuple[tuple[_OpenFile, RenderedPage | None], list[PageImage]]:
+    opened, page = step
+    if page is None or page.error:
+        return step, []
+    return (opened, replace(page, data=b"")), [PageImage(page.data, opened.source)]
+
+
+def _build_read_error(path: Path, error: Exception) -> ReadError:
     if isinstance(error, AnyrigError):
-        return Unread.from_error(path, error)
+        return ReadError(path, error)
     message = f"the pictures of {path.name} cannot be read ({type(error).__name__}: {error})"
-    return Unread(path, one_line(message, 300), "Read it without OCR, or try another engine.")
+    hint = "Read it without OCR, or try another engine."
+    return ReadError(path, InvalidInputError(one_line(message, 300), hint=hint))
 
 
-class _OpenDocument:
-    """A document whose pages are being read."""
+@dataclass
+class _OpenFile:
+    """A document whose pages are being read, or whatever else was found."""
 
-    def __init__(self, document: Document, wanted: Sequence[int]) -> None:
-        self.document = document
-        self.wanted = wanted
-        self.problems = _PageProblems()
-        self.found: dict[int, ReadPicture] = {}
-        self.error: Exception | None = None
+    found: Any
+    wanted: Sequence[int] = ()
+    source: str = ""
+    """The digest of the file."""
+    read: dict[int, ReadPicture] = field(default_factory=dict)
+    unread: dict[int, str] = field(default_factory=dict)
 
     @property
     def is_complete(self) -> bool:
-        num_done = len(self.found) + len(self.problems.unread)
-        return self.error is not None or num_done == len(self.wanted)
+        return len(self.read) + len(self.unread) == len(self.wanted)
 
-    def add(self, number: int, found: ReadPicture) -> None:
-        if found.failure:
-            self.problems.unread[number] = found.failure
+    def add(self, page: RenderedPage, answers: Sequence[ReadPicture]) -> None:
+        failure = page.error or answers[0].failure
+        if failure:
+            self.unread[page.number] = failure
         else:
-            self.found[number] = found
+            self.read[page.number] = answers[0]
 
-    def finish(self) -> Document | Exception:
+    def finish(self) -> Any:
         """The document with the text on its pictures, or why there is none."""
-        if self.error is not None:
-            return self.error
+        document = self.found
+        if not isinstance(document, Document):
+            return document
         if not self.wanted:
-            return _with_layers(self.document, "")
-        document, problems = self.document, self.problems
-        for number in self.wanted:
-            if number not in self.found:
-                problems.unread.setdefault(number, "OCR gave no answer")
+            return _with_layers(document, "")
         has_text = bool(document.text.strip()) or any(scan.layer.strip() for scan in document.scans)
-        if problems.unread and len(problems.unread) == len(self.wanted) and not has_text:
-            return InvalidInputError(
-                next(iter(problems.unread.values())),
+        if not self.read and not has_text:
+            error = InvalidInputError(
+                next(iter(self.unread.values())),
                 hint="Get another copy of the file, or save it again.",
             )
+            return ReadError(document.path, error)
         scans = {scan.page: scan for scan in document.scans}
         texts: dict[int, str] = {}
+        problems = _PageProblems(self.unread)
         for part in document.parts("page"):
             scan = scans.get(part.page, Scan(part.page, ""))
-            chosen = _choose_text(scan, part.text, self.found.get(part.page), problems)
+            chosen = _choose_text(scan, part.text, self.read.get(part.page), problems)
             if chosen is not None:
                 scans[part.page], texts[part.page] = chosen
         return replace(
@@ -420,73 +415,6 @@ class _OpenDocument:
             scans=tuple(scans[page] for page in sorted(scans)),
             warnings=tuple(dict.fromkeys((*document.warnings, *problems.list_warnings()))),
         )
-
-
-def _add_ocr(
-    documents: Sequence[Document], pool: ReaderPool, ocr: PictureReader | None, mode: Mode, dpi: int
-) -> Iterator[Document | Exception]:
-    """Documents with the text on the pictures of their pages, each when its last page was read; the
-    pages of all are one stream.
-    """
-    if ocr is None:
-        reason: Literal["missing", "off"] = "off" if mode == "never" else "missing"
-        yield from (_with_layers(one, reason) for one in documents)
-        return
-    waiting = deque(_OpenDocument(one, _list_wanted(one, mode)) for one in documents)
-    while waiting:
-        try:
-            for _ in _read_pictures(list(waiting), pool, ocr, dpi):
-                while waiting and waiting[0].is_complete:
-                    yield waiting.popleft().finish()
-            while waiting:
-                yield waiting.popleft().finish()
-        except Exception as error:  # noqa: BLE001 - an engine's fault on one file is not the others'
-            if not waiting:
-                return  # all had been read
-            yield error
-            if isinstance(error, (MissingPackageError, DeviceLostError)):
-                return
-            waiting.popleft()
-            # The others are read again.
-            waiting = deque(_OpenDocument(one.document, one.wanted) for one in waiting)
-
-
-def _read_pictures(
-    documents: Sequence[_OpenDocument], pool: ReaderPool, ocr: PictureReader, dpi: int
-) -> Iterator[None]:
-    """Read the pictures of documents; yields when one more may be complete."""
-    drawn: deque[tuple[_OpenDocument, int]] = deque()
-    if not any(opened.wanted for opened in documents):
-        return
-    yield
-    for answer in ocr.read(_draw_pages(documents, pool, dpi, drawn)):
-        opened, number = drawn.popleft()
-        opened.add(number, answer)
-        yield
-
-
-def _draw_pages(
-    documents: Sequence[_OpenDocument],
-    pool: ReaderPool,
-    dpi: int,
-    drawn: deque[tuple[_OpenDocument, int]],
-) -> Iterator[PageImage]:
-    """The pictures of all pages that are wanted; each is noted in `drawn`."""
-    for opened in documents:
-        if not opened.wanted:
-            continue
-        path = opened.document.path
-        try:
-            source = digest_file(path)
-        except OSError as error:
-            opened.error = error
-            continue
-        for page in pool.render(path, opened.wanted, dpi=dpi):
-            if page.data:
-                drawn.append((opened, page.number))
-                yield PageImage(page.data, source)
-            else:
-                opened.problems.unread[page.number] = page.error
 
 
 def _list_wanted(document: Document, mode: Mode) -> list[int]:
@@ -503,8 +431,8 @@ def _list_wanted(document: Document, mode: Mode) -> list[int]:
 class _PageProblems:
     """What the warnings name."""
 
-    def __init__(self) -> None:
-        self.unread: dict[int, str] = {}
+    def __init__(self, unread: dict[int, str]) -> None:
+        self.unread = unread
         self.bare: list[int] = []
         self.unsure: list[int] = []
         self.doubtful: list[int] = []

@@ -109,7 +109,7 @@ class ReaderPool:
 
     def read(
         self, paths: Iterable[Path], *, form: Form = "pages"
-    ) -> Iterator[Document | ReadError]:
+    ) -> Generator[Document | ReadError]:
         """Each file, in order, read ahead; `paths` is taken as files are needed."""
         yield from self._run(paths, lambda path: self.read_file(path, form=form))
 

@@ -7,22 +7,24 @@ import pytest
 
 from anyrig.documents.analyse.folder import Analysis, analyse_files
 from anyrig.documents.analyse.report import html
-from anyrig.documents.reading import Unread
 from anyrig.errors import InvalidInputError
 from anyrig.text.document import Document
 from anyrig.text.folder import find
+from anyrig.text.sandbox import ReadError
 from tests.documents.analyse import topics
 from tests.documents.index.bag import Bag
 
 
-def simply(paths: Sequence[Path]) -> Iterator[Document | Unread]:
+def simply(paths: Sequence[Path]) -> Iterator[Document | ReadError]:
     """Files as they lie, without processes of their own: quick."""
     for path in paths:
         text = path.read_text(encoding="utf-8")
         if text:
             yield Document.from_text(text, path)
         else:
-            yield Unread(path, f"{path.name} is empty", "Pass a file with text in it.")
+            yield ReadError(
+                path, InvalidInputError(f"{path.name} is empty", hint="Pass one with text.")
+            )
 
 
 def told(folder: Path, **more: object) -> Analysis:

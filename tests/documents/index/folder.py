@@ -16,20 +16,23 @@ from anyrig.documents.index.search import Searcher, SearchResult
 from anyrig.documents.index.update import IndexChanges, update_index
 from anyrig.documents.index.vectors import get_vector_file, open_matrix
 from anyrig.documents.protocol import Vectors
-from anyrig.documents.reading import Unread
+from anyrig.errors import InvalidInputError
 from anyrig.text.document import Document
+from anyrig.text.sandbox import ReadError
 from tests.text.page_reading import build_document
 
 ALICE = (Path(__file__).parents[2] / "texts" / "alice.txt").read_text(encoding="utf-8")
 
 
-def read_texts(paths: Iterable[Path]) -> Iterator[Document | Unread]:
+def read_texts(paths: Iterable[Path]) -> Iterator[Document | ReadError]:
     """Text files as they are, in this process: most tests here are not about reading."""
     for path in paths:
         try:
             text = path.read_bytes().decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            yield Unread(path, f"{path.name} cannot be read: {error}", "Mend it.")
+            yield ReadError(
+                path, InvalidInputError(f"{path.name} cannot be read: {error}", hint="Fix it.")
+            )
             continue
         parts = text.split("\f")
         yield build_document(*parts, path=path, numbered=len(parts) > 1)
@@ -44,12 +47,12 @@ class TextReader(FolderReader):
 
     def read_documents(
         self, paths: Iterable[Path], *, use_ocr: bool = True
-    ) -> Iterator[Document | Unread]:
+    ) -> Iterator[Document | ReadError]:
         return read_texts(paths)
 
-    def read(self, paths: Iterable[Path]) -> Iterator[Content | Unread]:
+    def read(self, paths: Iterable[Path]) -> Iterator[Content | ReadError]:
         for document in read_texts(paths):
-            yield document if isinstance(document, Unread) else build_content(document)
+            yield document if isinstance(document, ReadError) else build_content(document)
 
 
 def index(path: Path, folder: Path, vectors: Vectors, **more: Any) -> IndexChanges:

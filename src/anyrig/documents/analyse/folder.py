@@ -27,9 +27,10 @@ from anyrig.documents.analyse.digest import (
 )
 from anyrig.documents.analyse.duplicates import DuplicateGroup
 from anyrig.documents.analyse.phrases import KeyPhrase
-from anyrig.documents.reading import Unread, build_textless_error
+from anyrig.documents.reading import build_textless_error
 from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.text.labels import one_line
+from anyrig.text.sandbox import ReadError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -276,7 +277,7 @@ def _with_changes(
 
 # -- files -----------------------------------------------------------------------------------------
 
-Read = Callable[[Sequence[Path]], Iterable["Document | Unread"]]
+Read = Callable[[Sequence[Path]], Iterable["Document | ReadError"]]
 """Files to pages, in order, one for one."""
 Open = Callable[[Mapping[str, float]], "Vectors"]
 """The model for texts in languages of such shares: it is chosen once they are known."""
@@ -299,7 +300,7 @@ def analyse_files(
 
     Args:
         files: in the order in which they are shown.
-        read: opens them; an `Unread` goes among those left out.
+        read: opens them; an `ReadError` goes among those left out.
         root: the folder that names are shown from.
         title: of the report; the folder's name without it.
         model: opens the model to compare by; words alone without one.
@@ -339,14 +340,14 @@ def _with(files: Sequence[Path], named: Path | None) -> list[Path]:
 
 def _digest_file(
     path: Path,
-    one: Document | Unread,
+    one: Document | ReadError,
     root: Path | None,
     vectors: bool,
     left: list[UnreadDocument],
     on_step: Callable[[], None],
 ) -> Iterator[DocumentDigest]:
     name = show_name(path, root)
-    if isinstance(one, Unread):
+    if isinstance(one, ReadError):
         left.append(_leave_out(name, one.error))
     elif not any(map(str.isalnum, one.text)):
         left.append(_leave_out(name, build_textless_error(one)))

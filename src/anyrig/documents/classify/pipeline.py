@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from anyrig.documents.ordered import iter_rows, run_ordered
 from anyrig.documents.passages import Passage, split_passages
 from anyrig.documents.protocol import TextBlock, estimate_cost
-from anyrig.documents.reading import OpenedSource, TextSource, Unread, build_textless_error
+from anyrig.documents.reading import OpenedSource, TextSource, build_textless_error
 from anyrig.errors import (
     MORE_DETAILS,
     AnyrigError,
@@ -29,6 +29,7 @@ from anyrig.errors import (
 from anyrig.text.document import Document
 from anyrig.text.language import detect_document
 from anyrig.text.manifest import Example, Manifest, Trouble
+from anyrig.text.sandbox import ReadError
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:
@@ -347,8 +348,8 @@ def _embed_sources(
     return run_ordered(documents, expand, lambda texts: iter_rows(vectors.embed(texts)), join)
 
 
-def _split(source: TextSource, found: Document | Unread) -> _SplitSource:
-    if isinstance(found, Unread):
+def _split(source: TextSource, found: Document | ReadError) -> _SplitSource:
+    if isinstance(found, ReadError):
         return _SplitSource(source, [], error=found.error)
     detected = detect_document(found)
     language = detected.language.partition("-")[0]
@@ -358,8 +359,8 @@ def _split(source: TextSource, found: Document | Unread) -> _SplitSource:
     return _SplitSource(source, passages, found.warnings, language=language * detected.sure)
 
 
-def _check_text(found: Document | Unread) -> Document | AnyrigError:
+def _check_text(found: Document | ReadError) -> Document | AnyrigError:
     """The document, or why it has no text."""
-    if isinstance(found, Unread):
+    if isinstance(found, ReadError):
         return found.error
     return found if any(map(str.isalnum, found.text)) else build_textless_error(found)

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.documents.entities.entity import Entity
 from anyrig.documents.ordered import run_ordered
-from anyrig.documents.reading import OpenedSource, TextSource, Unread, build_textless_error
+from anyrig.documents.reading import OpenedSource, TextSource, build_textless_error
 from anyrig.errors import AnyrigError
 from anyrig.text.document import Document, Part
 from anyrig.text.language import detect_document
+from anyrig.text.sandbox import ReadError
 
 if TYPE_CHECKING:
     from anyrig.documents.entities.finder import EntityFinder, TextEntities
@@ -134,10 +135,10 @@ def _cut_page(page: Part) -> Iterator[_PagePart]:
     yield _PagePart(page, start, end)
 
 
-def _open(source: TextSource, found: Document | Unread) -> _OpenSource:
+def _open(source: TextSource, found: Document | ReadError) -> _OpenSource:
     if source.file is None:
         return _OpenSource(source, (Part(source.text),), text=source.text)
-    if isinstance(found, Unread):
+    if isinstance(found, ReadError):
         return _OpenSource(source, error=found.error)
     if found.scans and not any(map(str.isalnum, found.text)):
         return _OpenSource(source, error=build_textless_error(found))

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from anyrig.documents.index.content import Content, content_from_json, find_language
 from anyrig.documents.index.plan import NO_OCR, RootListing, resolve_path
-from anyrig.documents.reading import Unread, apply_all, read_all
+from anyrig.documents.reading import apply_all, read_all
 from anyrig.errors import InvalidInputError
 from anyrig.text.document import Document
 from anyrig.text.files import guess_format
 from anyrig.text.folder import Skipped, find, parse_types
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
+from anyrig.text.sandbox import ReadError
 
 if TYPE_CHECKING:
     from anyrig.documents.reading import Mode as OcrMode
@@ -74,17 +75,17 @@ class FolderReader:
             outside=tuple(one.path for one in found.outside),
         )  # fmt: skip
 
-    def read(self, paths: Iterable[Path]) -> Iterator[Content | Unread]:
+    def read(self, paths: Iterable[Path]) -> Iterator[Content | ReadError]:
         """What files say, in passages, in order."""
         for found in apply_all(
             "anyrig.documents.index.content:extract", paths, ocr=self._ocr, mode=self._mode,
             limits=self._limits,
         ):  # fmt: skip
-            yield found if isinstance(found, Unread) else content_from_json(found)
+            yield found if isinstance(found, ReadError) else content_from_json(found)
 
     def read_documents(
         self, paths: Iterable[Path], *, use_ocr: bool = True
-    ) -> Iterator[Document | Unread]:
+    ) -> Iterator[Document | ReadError]:
         ocr, mode = (self._ocr, self._mode) if use_ocr else (None, "never")
         return read_all(paths, ocr=ocr, mode=mode, limits=self._limits)
 
@@ -123,7 +124,7 @@ def _count_languages(reader: FolderReader, files: Sequence[Path], *, use_ocr: bo
     counts: Counter[str] = Counter()
     end = time.monotonic() + _SAMPLE_S
 
-    def read() -> Generator[Document | Unread, None, None]:
+    def read() -> Generator[Document | ReadError, None, None]:
         yield from reader.read_documents(files, use_ocr=use_ocr)  # ending early ends its processes
 
     with closing(read()) as found:

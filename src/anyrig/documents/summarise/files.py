@@ -8,10 +8,11 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from anyrig.documents.reading import Unread, build_textless_error
+from anyrig.documents.reading import build_textless_error
 from anyrig.documents.summarise.extract import Length, Summary, extract
 from anyrig.errors import AnyrigError, InvalidInputError, Message, OptionRef
 from anyrig.text.labels import one_line
+from anyrig.text.sandbox import ReadError
 
 if TYPE_CHECKING:
     from anyrig.documents.protocol import Vectors
@@ -45,7 +46,7 @@ class FileSummary:
 
 
 def summarise_files(
-    files: Iterable[Document | Unread],
+    files: Iterable[Document | ReadError],
     *,
     length: Length,
     limits: Limits,
@@ -69,7 +70,7 @@ def summarise_files(
     """
     for one in files:
         name = str(one.path)
-        if isinstance(one, Unread):
+        if isinstance(one, ReadError):
             yield FileSummary(name, error=one.error)
             continue
         on_progress(one_line(one.path.name, 80))
