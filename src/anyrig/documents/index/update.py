@@ -11,19 +11,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import queue
 import shlex
 import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np  # noqa: TID253 - vectors are what it writes
 
@@ -54,10 +53,13 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float32]
 
+T = TypeVar("T")
 WATCH_S = 2.0
 CHUNK_PASSAGES = 2_000
 _CHUNK_S = 5.0
 """How long files are collected for a chunk at most, so that slow ones are not lost by a kill."""
+_AHEAD = 2
+"""Chunks that are read while others are embedded and written."""
 _MAX_BROKEN = 20
 """Texts or files in a row that cannot be embedded: then it is not their fault."""
 _REPORT_S = 0.2
@@ -221,62 +223,6 @@ class _Stopped(Exception):
     """The run is over, and a thread of it should end."""
 
 
-class _ReadAhead:
-    """Chunks that a thread of their own collects; one waits while another is embedded.
-
-    Args:
-        collect: yields chunks; its argument is set when they are not wanted any more.
-    """
-
-    def __init__(self, collect: Callable[[threading.Event], Iterator[_FileChunk]]) -> None:
-        self._collect = collect
-        self._ready: queue.Queue[_FileChunk | BaseException | None] = queue.Queue(1)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="reading files", daemon=True)
-
-    def __enter__(self) -> _ReadAhead:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def take(self, on_wait: Callable[[], None]) -> Iterator[_FileChunk]:
-        """Chunks in order; whatever went wrong is raised here."""
-        while True:
-            try:
-                item = self._ready.get(timeout=_REPORT_S)
-            except queue.Empty:
-                on_wait()
-                continue
-            if item is None:
-                return
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-
-    def _run(self) -> None:
-        try:
-            for chunk in self._collect(self._ended):
-                self._put(chunk)
-            self._put(None)
-        except _Stopped:
-            pass
-        except BaseException as error:  # noqa: BLE001 - raised where the chunks are taken
-            with suppress(_Stopped):
-                self._put(error)
-
-    def _put(self, item: _FileChunk | BaseException | None) -> None:
-        while not self._ended.is_set():
-            try:
-                self._ready.put(item, timeout=_REPORT_S)
-            except queue.Full:
-                continue
-            return
-        raise _Stopped
-
-
 class _Update:
     """One bringing up to date."""
 
@@ -388,35 +334,40 @@ class _Update:
     # -- new and changed files -----------------------------------------------------------------
 
     def _add(self, stamps: Sequence[Stamp]) -> None:
+        """Read, embed and write: each in a thread of its own, some chunks after the one before."""
         waiting = list(stamps)
         while waiting:
             again: list[Stamp] = []
-            ahead = _ReadAhead(lambda ended, stamps=waiting: self._collect(stamps, ended))  # type: ignore[misc]
-            with ahead, ThreadPoolExecutor(1, "embedding") as thread:
+            chunks = self._collect(waiting)
+            with (
+                closing(chunks),
+                ThreadPoolExecutor(1, "reading files") as reading,
+                ThreadPoolExecutor(1, "embedding") as embedding,
+            ):
                 try:
-                    embedding: deque[tuple[_FileChunk, Future[Matrix]]] = deque()
-                    for chunk in ahead.take(self._report):
-                        embedding.append((chunk, thread.submit(self._embed, chunk.texts)))
-                        if len(embedding) > 1:
-                            again += self._finish(*embedding.popleft())
-                    while embedding:
-                        again += self._finish(*embedding.popleft())
+                    ahead = deque(reading.submit(next, chunks, None) for _ in range(_AHEAD))
+                    embedded: deque[tuple[_FileChunk, Future[Matrix]]] = deque()
+                    while (chunk := self._wait(ahead.popleft())) is not None:
+                        ahead.append(reading.submit(next, chunks, None))
+                        embedded.append((chunk, embedding.submit(self._embed, chunk.texts)))
+                        if len(embedded) > 1:
+                            again += self._finish(*embedded.popleft())
+                    while embedded:
+                        again += self._finish(*embedded.popleft())
                 except BaseException:
                     self._stopped.set()
                     raise
             # Content that was known and is gone by now: another file that had it has changed.
             waiting = again
 
-    def _collect(
-        self, stamps: Sequence[Stamp], ended: threading.Event
-    ) -> Generator[_FileChunk, None, None]:
+    def _collect(self, stamps: Sequence[Stamp]) -> Generator[_FileChunk, None, None]:
         """Files as they are read, in chunks."""
         order: deque[_PendingFile] = deque()
         ready: list[_PendingFile] = []
 
         def paths() -> Iterator[Path]:
             for stamp in stamps:
-                if ended.is_set():
+                if self._stopped.is_set():
                     raise _Stopped
                 file = self._look_up(stamp)
                 if file.error is None and file.digest and file.content is _UNREAD:
@@ -482,18 +433,17 @@ class _Update:
     def _finish(self, chunk: _FileChunk, future: Future[Matrix]) -> list[Stamp]:
         """Write the files of a chunk when its vectors are there; those to be looked at again."""
         try:
-            embedded = dict(zip(chunk.texts, self._wait(future), strict=True))
+            matrix = self._wait(future)
         except (WorkError, OutOfMemoryError):
             return [stamp for file in chunk.files for stamp in self._write_alone(file)]
+        embedded = dict(zip(chunk.texts, matrix, strict=True))
         self._num_broken = 0
         self.done.num_embedded += len(embedded)
         self._on_progress(self._counter.now)
         return [stamp for file in chunk.files for stamp in self._write(file, embedded)]
 
-    def _report(self) -> None:
-        self._on_progress(self._counter.now)
-
-    def _wait(self, future: Future[Matrix]) -> Matrix:
+    def _wait(self, future: Future[T]) -> T:
+        """Its result; progress is reported meanwhile."""
         while True:
             try:
                 return future.result(timeout=_REPORT_S)
