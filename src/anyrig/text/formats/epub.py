@@ -17,9 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from anyrig.errors import InvalidInputError
 from anyrig.text.document import Block, Chapter, Document, Metadata, Role
 from anyrig.text.formats import drm
-from anyrig.text.formats.epub_contents import ContentsEntry, EpubContents, read_contents
-from anyrig.text.formats.epub_metadata import find_cover, read_metadata
-from anyrig.text.formats.epub_package import EpubPackage, ManifestItem, read_package
+from anyrig.text.formats.epub_package import (
+    ContentsEntry,
+    EpubContents,
+    EpubMetadata,
+    EpubPackage,
+    ManifestItem,
+    find_cover,
+    read_contents,
+    read_package,
+)
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.markup import build_flow
 from anyrig.text.formats.markup_elements import CssStyle, parse_style_sheets
@@ -44,9 +51,9 @@ def read(path: Path, limits: Limits) -> Document:
         table = read_contents(book, limits)
         pages = _pages(book, table)
         flows = _flows(book, pages, limits)
-        picture = find_cover(book, table, limits)
-    metadata = read_metadata(book.root)
-    metadata, languages = _languages(metadata, [one for _, one in flows])
+        about = EpubMetadata(book.root)
+        picture = find_cover(book, table, about.cover_name, limits)
+    metadata, languages = _languages(about.build(), [one for _, one in flows])
     written = resolve_notes([one for _, one in flows])
     aside = {item.path for item in book.aside}
     files = [

@@ -18,6 +18,7 @@ from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.markup import read_blocks
 from anyrig.text.formats.office import read_attribute
 from anyrig.text.formats.paragraphs import is_rule
+from anyrig.text.formats.picture import build_cover
 from anyrig.text.formats.plain import read_content
 from anyrig.text.formats.xml import local_name, parse
 from anyrig.text.formats.zipped import open_archive
@@ -254,6 +255,4 @@ def _picture(element: Element) -> Picture | None:
         data = base64.b64decode(text, validate=False)
     except (binascii.Error, ValueError):
         return None
-    if data.startswith(b"\xff\xd8\xff"):
-        return Picture(data, "image/jpeg")
-    return Picture(data, "image/png") if data.startswith(b"\x89PNG") else None
+    return build_cover(data)

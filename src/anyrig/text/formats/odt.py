@@ -16,7 +16,8 @@ from anyrig.errors import InvalidInputError, ProtectedFileError
 from anyrig.text.document import Document, Metadata
 from anyrig.text.formats import html
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.office import read_attribute, read_part, read_picture
+from anyrig.text.formats.office import read_attribute, read_part
+from anyrig.text.formats.picture import read_cover
 from anyrig.text.formats.xml import local_name
 from anyrig.text.formats.zipped import ZipArchive, open_archive
 
@@ -59,7 +60,7 @@ def read(path: Path, limits: Limits) -> Document:
             )
         styles = _OdtStyles(root, read_part(archive, "styles.xml", limits))
         about = _about(read_part(archive, "meta.xml", limits), styles.language)
-        cover = read_picture(archive, "Thumbnails/thumbnail.png")
+        cover = read_cover(archive, "Thumbnails/thumbnail.png")
     return replace(
         html.build_document(_OdtPage(styles).build(root), path.name, "odt", about), cover=cover
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from anyrig.text.document import Metadata, Picture
 from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.picture import read_cover
 from anyrig.text.formats.xml import local_name, parse
 from anyrig.text.formats.zipped import ZipArchive
 
@@ -32,17 +33,6 @@ def read_attribute(element: Element, name: str) -> str:
         if str(key).rpartition("}")[2] == name:
             return str(value)
     return ""
-
-
-def read_picture(archive: ZipArchive, name: str) -> Picture | None:
-    """A picture of the archive, if it is of a kind that players show."""
-    member = archive.find(name)
-    if member is None or archive.size(member) > 20_000_000:
-        return None
-    data = archive.read(member)
-    if data.startswith(b"\xff\xd8\xff"):
-        return Picture(data, "image/jpeg")
-    return Picture(data, "image/png") if data.startswith(b"\x89PNG") else None
 
 
 def list_targets(archive: ZipArchive, of: str, limits: Limits) -> dict[str, str]:
@@ -91,4 +81,4 @@ def read_metadata(archive: ZipArchive, limits: Limits) -> tuple[Metadata, Pictur
         subjects=tuple(word.strip() for word in subjects.split(",") if word.strip()),
     )
     shown = find_target(archive, "", "thumbnail", limits)
-    return metadata, read_picture(archive, shown) if shown else None
+    return metadata, read_cover(archive, shown) if shown else None

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, NoReturn, cast
 
 from anyrig.errors import InvalidInputError, LimitExceededError, MissingPackageError
 from anyrig.install import format_install
-from anyrig.text.document import Document
+from anyrig.text.document import Document, Picture
 from anyrig.text.formats.limits import Limits
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+    from anyrig.text.formats.zipped import ZipArchive
 
 FORMATS = ("png", "jpg", "tiff", "webp", "gif", "bmp", "jp2", "avif", "heic")
 """What `format_of_head` may find."""
@@ -38,6 +40,8 @@ _MAGIC = (
     (b"GIF89a", "gif"),
     (b"\x00\x00\x00\x0cjP  ", "jp2"),
 )
+_COVERS = {"jpg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp"}
+_LARGEST_COVER_BYTES = 40_000_000
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"mif1", b"msf1")
 _BMP_HEADERS = (12, 16, 40, 52, 56, 64, 108, 124)
 _MOST_DRAWN = 40_000_000
@@ -82,6 +86,23 @@ def detect_picture_format(head: bytes) -> str:
         size = struct.unpack("<I", head[14:18])[0]
         return "bmp" if size in _BMP_HEADERS else ""
     return ""
+
+
+def build_cover(data: bytes) -> Picture | None:
+    """A picture of a kind that players show; None if it is another, or none."""
+    media_type = _COVERS.get(detect_picture_format(data))
+    return Picture(data, media_type) if media_type else None
+
+
+def read_cover(archive: ZipArchive, name: str) -> Picture | None:
+    """A picture of an archive, where it is there and can be shown."""
+    member = archive.find(name)
+    if member is None or archive.size(member) > _LARGEST_COVER_BYTES:
+        return None
+    try:
+        return build_cover(archive.read(member))
+    except InvalidInputError:
+        return None
 
 
 def list_pillow_formats(*forms: str) -> list[str]:
