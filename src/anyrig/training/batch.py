@@ -24,7 +24,7 @@ def count_items(batch: Batch) -> int:
     size = slice_length(batch)
     if size is not None:
         return size
-    for _, leaf in leaves(batch):
+    for leaf in leaves(batch):
         if _has_length(leaf):
             return int(leaf.shape[0])
         if isinstance(leaf, (list, tuple)) and leaf:
@@ -38,7 +38,7 @@ def slice_length(batch: Batch) -> int | None:
         return None
     lengths: set[int] = set()
     lists: set[int] = set()
-    for _, leaf in leaves(batch):
+    for leaf in leaves(batch):
         if _has_length(leaf):
             lengths.add(int(leaf.shape[0]))
         elif isinstance(leaf, (list, tuple)):
@@ -90,11 +90,11 @@ def to_device(batch: T, device: torch.device | str) -> T:
 
 
 def num_bytes(batch: Batch) -> int:
-    return sum(int(getattr(leaf, "nbytes", 0)) for _, leaf in leaves(batch) if _has_length(leaf))
+    return sum(int(getattr(leaf, "nbytes", 0)) for leaf in leaves(batch) if _has_length(leaf))
 
 
 def tensors_of(batch: Batch) -> Iterator[torch.Tensor]:
-    return (leaf for _, leaf in leaves(batch) if isinstance(leaf, torch.Tensor))
+    return (leaf for leaf in leaves(batch) if isinstance(leaf, torch.Tensor))
 
 
 def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
@@ -112,15 +112,13 @@ def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     return dataclasses.replace(value, **made)
 
 
-def leaves(value: object, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every leaf with the way to it: `[0].labels`."""
+def leaves(value: object) -> Iterator[Any]:
     inner = _inner(value)
     if inner is None:
-        yield path or "the batch", value
+        yield value
         return
-    for key, one in inner.items():
-        step = f"[{key!r}]" if isinstance(value, (list, tuple, Mapping)) else f".{key}"
-        yield from leaves(one, path + step)
+    for one in inner.values():
+        yield from leaves(one)
 
 
 def _rebuild(value: Mapping[Any, Any], made: dict[Any, Any]) -> Any:

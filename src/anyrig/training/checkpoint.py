@@ -447,7 +447,7 @@ def _check_storable(name: str, tensor: torch.Tensor) -> None:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def write_checkpoint(folder: Path, content: _Content, serial: int = 1) -> Path:
+def write_checkpoint(folder: Path, content: _Content, serial: int) -> Path:
     """Write a state into a folder of its own; the checkpoint with the highest serial is the latest.
 
     A step that is there already gets a second folder beside it: nothing is replaced.

@@ -501,7 +501,6 @@ def choose_placement(
     num_processes: int = 1,
     environment: Mapping[str, str] | None = None,
     machine: Machine | None = None,
-    strict: bool = False,
 ) -> Placement:
     """The best device, or the one that was asked for; for several processes one for each.
 
@@ -516,7 +515,6 @@ def choose_placement(
         num_processes: how many train on this machine.
         environment: the variables that hide and order devices.
         machine: what `discover` found, where it is known already.
-        strict: a kind that is not there, or that cannot be used, is an error too.
     """
     machine = machine or discover(environment)
     if devices and local_rank >= len(devices):
@@ -527,7 +525,7 @@ def choose_placement(
     word = str(devices[local_rank]) if devices else device or None
     requests = [DeviceRequest(word, "flag")] if word else []
     particular = word is not None and not parse_kind(word)
-    choice = choose_device(machine, requests, strict=strict or particular)
+    choice = choose_device(machine, requests, strict=particular)
     if num_processes > 1 and not particular:
         others = choose_devices(machine, choice)
         choice = dataclasses.replace(choice, devices=(others[local_rank % len(others)],))

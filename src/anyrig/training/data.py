@@ -243,7 +243,7 @@ class DataSource:
             )  # fmt: skip
             self._loader = self._options.build(
                 data, batch_sampler=self._own_sampler,
-                collate_fn=_return_batch if rows else self._collate, seed=config.seed,
+                collate_fn=return_batch if rows else self._collate, seed=config.seed,
             )  # fmt: skip
         assert self._loader is not None
         self._own_sampler.start(position)
@@ -611,7 +611,7 @@ def _take_rows(tensor: torch.Tensor, numbers: list[int]) -> torch.Tensor:
     return tensor.index_select(0, torch.tensor(numbers, dtype=torch.long, device=tensor.device))
 
 
-def _return_batch(batch: Batch) -> Batch:
+def return_batch(batch: Batch) -> Batch:
     return batch
 
 

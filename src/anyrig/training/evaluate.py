@@ -14,7 +14,7 @@ from anyrig.errors import InvalidInputError, OutOfMemoryError
 from anyrig.memory.recovery import ReleasableDevice, run_with_recovery
 from anyrig.training import rng
 from anyrig.training.batch import Batch, count_items, slice_batch, slice_length, to_device
-from anyrig.training.data import Collate, LoaderOptions, TensorRows
+from anyrig.training.data import Collate, LoaderOptions, TensorRows, return_batch
 from anyrig.training.losses import (
     CountUnits,
     Loss,
@@ -59,7 +59,6 @@ class Evaluator:
         metrics: by name.
         collate: items to a batch.
         handle: what gives memory back after a shortage.
-        options: workers, for a data set.
     """
 
     def __init__(
@@ -76,7 +75,6 @@ class Evaluator:
         metrics: Mapping[str, Metric] | None = None,
         collate: Collate | None = None,
         handle: ReleasableDevice | None = None,
-        options: LoaderOptions | None = None,
     ) -> None:
         check_validation_data(data)
         self._data, self._loss, self._units = data, loss, units
@@ -84,7 +82,6 @@ class Evaluator:
         self._policy, self._device, self._group = policy, device, group
         self._metrics = {name: _wrap_metric(one, device) for name, one in (metrics or {}).items()}
         self._collate, self._handle = collate, handle
-        self._options = options or LoaderOptions()
         self._whole = bool(getattr(loss, "whole_batch", False))
 
     def __call__(self, model: nn.Module) -> dict[str, float]:
@@ -200,9 +197,9 @@ class Evaluator:
         rounds = -(-len(starts) // group.size)
         fill = [[0]] * (rounds - len(mine))
         rows = TensorRows.wrap(data) if self._collate is None else None
-        loader = self._options.build(
+        loader = LoaderOptions().build(
             rows or data, seed=0, batch_sampler=[*mine, *fill],
-            collate_fn=_return_batch if rows else self._collate,
+            collate_fn=return_batch if rows else self._collate,
         )  # fmt: skip
         for number, batch in enumerate(loader):
             yield batch, number < len(mine)
@@ -268,10 +265,6 @@ def check_validation_data(data: Any) -> None:
         raise InvalidInputError(
             "the validation data is empty", hint="Pass some items, or leave it out."
         )
-
-
-def _return_batch(batch: Batch) -> Batch:
-    return batch
 
 
 class OutputCache:

@@ -49,7 +49,6 @@ def export_folder(
     *,
     config: Mapping[str, Any] | None = None,
     tokenizer_files: Sequence[Path] = (),
-    weights: Mapping[str, torch.Tensor] | None = None,
 ) -> Path:
     """Write config.json, model.safetensors and a tokenizer's files into a folder; its path.
 
@@ -59,10 +58,9 @@ def export_folder(
         folder: replaced if it exists.
         config: the content of config.json; for the first two it is added to the known content.
         tokenizer_files: files to copy, or folders with a tokenizer's files.
-        weights: instead of the model's own, as a checkpoint has them.
     """
     model = unwrap_model(model)
-    state = dict(weights) if weights is not None else plain_state_dict(model)
+    state = plain_state_dict(model)
     with replace_folder(folder) as part:
         if hasattr(model, "save_pretrained"):
             save_pretrained(model, part, state)

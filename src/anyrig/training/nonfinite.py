@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import nn
 
-from anyrig.training import rng
+from anyrig.training.batch import tensors_of
+from anyrig.training.step import StepSnapshot
 from anyrig.units import pluralize
 
 TensorRole = Literal["weight", "buffer", "input", "output", "gradient", "weight gradient", "loss"]
@@ -57,18 +59,19 @@ def find_nonfinite(model: nn.Module, run: Callable[[], torch.Tensor | None]) -> 
         run: a forward and a backward pass of the batch in question, as the step does them (with its
             precision and loss scale). If it gives back the loss, that is looked at too.
     """
-    found = _inspect_state(model)
-    if found is not None:
-        return found
-    search = _NonfiniteFinder(model)
-    with _restore_after(model), search.hook_modules():
+    for tensors, role in _OWN.items():
+        found = _inspect_own(model, tensors, role)
+        if found is not None:
+            return found
+    watch = _ModuleWatch()
+    with _unchanged(model), watch.on(model):
         try:
             loss = run()
         except _StopSearch:
             loss = None
-    if search.found is None and loss is not None and not bool(torch.isfinite(loss).all()):
-        return _inspect(loss, "", "loss", "loss")
-    return search.found
+        if watch.found is None and loss is not None:
+            watch.found = _inspect(loss, "", "loss", "loss")
+        return watch.found or _inspect_own(model, _gradients_of, "weight gradient")
 
 
 class _StopSearch(Exception):  # noqa: N818 - not an error: it ends the forward pass early
@@ -97,115 +100,95 @@ def _is_mask(tensor: torch.Tensor) -> bool:
     return bool(((tensor == 0) | (tensor == -torch.inf)).all())
 
 
-def _inspect_state(model: nn.Module) -> NotFinite | None:
+def _inspect_own(
+    model: nn.Module,
+    tensors: Callable[[nn.Module], Iterator[tuple[str, torch.Tensor]]],
+    role: TensorRole,
+) -> NotFinite | None:
     for path, module in model.named_modules():
-        kind = type(module).__name__
-        for name, weight in module.named_parameters(recurse=False):
-            found = _inspect(weight, path, kind, "weight", name)
-            if found is not None:
-                return found
-        for name, buffer in module.named_buffers(recurse=False):
-            found = _inspect(buffer, path, kind, "buffer", name)
+        for name, tensor in tensors(module):
+            found = _inspect(tensor, path, type(module).__name__, role, name)
             if found is not None:
                 return found
     return None
 
 
-class _NonfiniteFinder:
-    """Hooks on every module; the first find ends the forward pass."""
+def _gradients_of(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, weight in module.named_parameters(recurse=False):
+        if weight.grad is not None:
+            yield name, weight.grad
 
-    def __init__(self, model: nn.Module) -> None:
+
+_OWN: dict[Callable[[nn.Module], Iterator[tuple[str, torch.Tensor]]], TensorRole] = {
+    partial(nn.Module.named_parameters, recurse=False): "weight",
+    partial(nn.Module.named_buffers, recurse=False): "buffer",
+}
+
+
+class _ModuleWatch:
+    """Hooks on every module; the first output that is not finite ends the forward pass."""
+
+    def __init__(self) -> None:
         from torch.utils.weak import WeakTensorKeyDictionary
 
-        self._model = model
         self.found: NotFinite | None = None
-        # Who made a tensor and who takes it: of those the innermost is the one to name.
         self._owners: Any = WeakTensorKeyDictionary()
+        """Path and class of the innermost module that takes a tensor: its backward pass makes the
+        tensor's gradient. Of a tensor that no module takes, the innermost that made it."""
 
     @contextmanager
-    def hook_modules(self) -> Iterator[None]:
-        """Check the inputs, outputs and gradients of all modules meanwhile."""
+    def on(self, model: nn.Module) -> Iterator[None]:
         handles: list[Any] = []
         try:
-            for path, module in self._model.named_modules():
-                handles += self._watch(path, module)
+            for path, module in model.named_modules():
+                owner = path, type(module).__name__
+                before, after = (partial(one, owner) for one in (self._before, self._after))
+                handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+                handles.append(module.register_forward_hook(after))
             yield
         finally:
             for handle in handles:
                 handle.remove()
 
-    def _watch(self, path: str, module: nn.Module) -> Iterator[Any]:
-        kind = type(module).__name__
+    def _before(self, owner: tuple[str, str], _: nn.Module, args: Any, kwargs: Any) -> None:
+        for tensor in tensors_of((args, kwargs)):
+            if owner[0] == "":
+                self._stop_at(_inspect(tensor, *owner, "input"))
+            if tensor.requires_grad:
+                self._follow(tensor)[:] = owner
 
-        def before(_: nn.Module, args: Any, kwargs: Any) -> None:
-            for tensor in _tensors((args, kwargs)):
-                if path == "":
-                    self._stop_at(_inspect(tensor, path, kind, "input"))
-                self._follow(tensor, path, kind, is_input=True)
-
-        def after(_: nn.Module, args: Any, output: Any) -> None:
-            for tensor in _tensors(output):
-                self._stop_at(_inspect(tensor, path, kind, "output"))
-                self._follow(tensor, path, kind, is_input=False)
-
-        yield module.register_forward_pre_hook(before, with_kwargs=True)
-        yield module.register_forward_hook(after)
-        for name, weight in module.named_parameters(recurse=False):
-            if weight.requires_grad:
-                hook = self._hook_gradient(path, kind, "weight gradient", name)
-                yield weight.register_hook(hook)  # type: ignore[no-untyped-call]  # torch's own
+    def _after(self, owner: tuple[str, str], _: nn.Module, args: Any, output: Any) -> None:
+        for tensor in tensors_of(output):
+            self._stop_at(_inspect(tensor, *owner, "output"))
+            if tensor.requires_grad and not (followed := self._follow(tensor)):
+                followed[:] = owner
 
     def _stop_at(self, found: NotFinite | None) -> None:
-        if found is not None and self.found is None:
+        if found is not None:
             self.found = found
             raise _StopSearch
 
-    def _follow(self, tensor: torch.Tensor, path: str, kind: str, *, is_input: bool) -> None:
-        """Have a tensor's gradient looked at once, in the name of whoever computed it."""
-        if not tensor.requires_grad or self.found is not None:
-            return
-        owners = self._owners.get(tensor)
-        if owners is None:
-            owners = self._owners[tensor] = []
-            hook = self._hook_owned_gradient(owners)
+    def _follow(self, tensor: torch.Tensor) -> list[str]:
+        """The owner of a tensor whose gradient is looked at; empty as long as it has none."""
+        owner: list[str] | None = self._owners.get(tensor)
+        if owner is None:
+            owner = self._owners[tensor] = []
+            hook = partial(self._look_at_gradient, owner)
             tensor.register_hook(hook)  # type: ignore[no-untyped-call]  # torch's own
-        owners.append((path, kind, is_input))
+        return owner
 
-    def _hook_gradient(
-        self, path: str, kind: str, role: TensorRole, name: str
-    ) -> Callable[[torch.Tensor], None]:
-        def inspect(gradient: torch.Tensor) -> None:
-            if self.found is None:
-                self.found = _inspect(gradient, path, kind, role, name)
-
-        return inspect
-
-    def _hook_owned_gradient(
-        self, owners: list[tuple[str, str, bool]]
-    ) -> Callable[[torch.Tensor], None]:
-        def inspect(gradient: torch.Tensor) -> None:
-            if self.found is None:
-                # A module's backward pass makes the gradient of what it took; where no module took
-                # the tensor, what follows its maker did.
-                path, kind, _ = next((one for one in reversed(owners) if one[2]), owners[0])
-                self.found = _inspect(gradient, path, kind, "gradient")
-
-        return inspect
-
-
-def _tensors(tree: Any) -> Iterator[torch.Tensor]:
-    from torch.utils._pytree import tree_leaves
-
-    return (leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor))
+    def _look_at_gradient(self, owner: list[str], gradient: torch.Tensor) -> None:
+        if self.found is None:
+            self.found = _inspect(gradient, *owner, "gradient")
 
 
 @contextmanager
-def _restore_after(model: nn.Module) -> Iterator[None]:
+def _unchanged(model: nn.Module) -> Iterator[None]:
     """Gradients, buffers and random states as they were, whatever happens inside."""
     gradients = [(weight, weight.grad) for weight in model.parameters()]
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
-    devices = {weight.device for weight in model.parameters()} or {torch.device("cpu")}
-    states = [(rng.capture(device), device) for device in devices]
+    device = gradients[0][0].device if gradients else torch.device("cpu")
+    snapshot = StepSnapshot(device, model)
+    snapshot.take()
     try:
         for weight, _ in gradients:
             weight.grad = None
@@ -214,8 +197,4 @@ def _restore_after(model: nn.Module) -> Iterator[None]:
     finally:
         for weight, gradient in gradients:
             weight.grad = gradient
-        with torch.no_grad():
-            for buffer, value in buffers:
-                buffer.copy_(value)
-        for state, device in states:
-            rng.restore({0: state}, 0, device)
+        snapshot.restore()

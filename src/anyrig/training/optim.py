@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -457,7 +458,6 @@ class RateScheduler:
         schedule: see `rate_at`.
         warmup: see `rate_at`.
         final: see `rate_at`.
-        step: how many steps are done already.
     """
 
     def __init__(
@@ -468,47 +468,28 @@ class RateScheduler:
         schedule: Schedule = "cosine",
         warmup: float = 0.0,
         final: float = 0.0,
-        step: int = 0,
     ) -> None:
         self._optimizer = optimizer
-        self._total, self._schedule = total, schedule
-        self._warmup, self._final = warmup, final
+        self._rate_at = functools.partial(
+            rate_at, total=total, schedule=schedule, warmup=warmup, final=final
+        )
         for group in optimizer.param_groups:
             group.setdefault("initial_lr", float(group["lr"]))
         self._peaks = [float(group["initial_lr"]) for group in optimizer.param_groups]
-        self.num_steps = step
-        self._set()
-
-    @property
-    def rate(self) -> float:
-        """The first group's rate in the step that comes next."""
-        return self._rate_of(self._peaks[0]) if self._peaks else 0.0
+        self._num_steps = 0
+        self._set_rates()
 
     def step(self) -> float:
         """A step is done: set the next one's rates; the rate that the done one had."""
-        before = self.rate
-        self.num_steps += 1
-        self._set()
+        before = self._rate_at(self._num_steps, peak=self._peaks[0])
+        self._num_steps += 1
+        self._set_rates()
         return before
 
-    def set(self) -> None:
-        """Set the rates once more: an optimizer's own `load_state_dict` brings its old ones."""
-        self._set()
-
-    def _rate_of(self, peak: float) -> float:
-        return rate_at(
-            self.num_steps,
-            total=self._total,
-            peak=peak,
-            schedule=self._schedule,
-            warmup=self._warmup,
-            final=self._final,
-        )
-
-    def _set(self) -> None:
+    def _set_rates(self) -> None:
         for group, peak in zip(self._optimizer.param_groups, self._peaks, strict=True):
-            group["initial_lr"] = peak
-            rate = self._rate_of(peak)
+            group["initial_lr"] = peak  # what a checkpoint of the optimizer had may be another
+            rate = self._rate_at(self._num_steps, peak=peak)
             if isinstance(group["lr"], torch.Tensor):
                 group["lr"].fill_(rate)
             else:
@@ -516,7 +497,7 @@ class RateScheduler:
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps: plain numbers."""
-        return {"steps": self.num_steps}
+        return {"steps": self._num_steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where a checkpoint stood; a longer or shorter run than before is followed."""
@@ -526,8 +507,8 @@ class RateScheduler:
                 f"the checkpoint's schedule is not valid: steps is {steps!r}",
                 hint="Take an earlier checkpoint.",
             )
-        self.num_steps = steps
-        self._set()
+        self._num_steps = steps
+        self._set_rates()
 
 
 class TorchScheduler:
@@ -584,12 +565,11 @@ class MasterWeights(nn.Module):
     It stands in for the model wherever weights are saved or loaded.
 
     Args:
-        model: its trained fp32 parameters become `dtype`, in place; frozen ones and buffers stay,
+        model: its trained fp32 parameters become bf16, in place; frozen ones and buffers stay,
             and so do the few of batch norms, whose kernels want them as their statistics are.
-        dtype: what the model computes in.
     """
 
-    def __init__(self, model: nn.Module, dtype: torch.dtype = torch.bfloat16) -> None:
+    def __init__(self, model: nn.Module) -> None:
         super().__init__()
         # Not a submodule: its parameters must not be found twice.
         self._model = (model,)
@@ -603,7 +583,7 @@ class MasterWeights(nn.Module):
         for name, weight in model.named_parameters():
             if weight.requires_grad and weight.dtype == torch.float32 and id(weight) not in kept:
                 master = nn.Parameter(weight.detach().clone())
-                weight.data = weight.data.to(dtype)
+                weight.data = weight.data.bfloat16()
                 self._pairs[name] = (weight, master)
 
     def named_parameters(

@@ -33,16 +33,13 @@ _LEAST_SIDE = 2048
 class Fp8Policy(PrecisionPolicy):
     """bf16 by autocast with the large linear layers in fp8."""
 
-    def __init__(
-        self, device_type: str, scaler: NoOpScaler | None = None, least: int = _LEAST_SIDE
-    ) -> None:
+    def __init__(self, device_type: str, scaler: NoOpScaler | None = None) -> None:
         super().__init__("fp8", device_type, scaler, autocast_dtype=torch.bfloat16)
-        self._least = least
         self._changed: list[nn.Linear] = []
 
     def cast_model(self, model: nn.Module) -> nn.Module:
         """Large linear layers compute in fp8; weights stay as they are."""
-        self._changed = convert_to_fp8(model, self._least)
+        self._changed = convert_to_fp8(model)
         return model
 
     def restore(self) -> None:
@@ -83,15 +80,15 @@ def build_policy(
 
 
 @contextlib.contextmanager
-def half_states(model: nn.Module, dtype: torch.dtype = torch.bfloat16) -> Iterator[None]:
-    """Embeddings give `dtype` under autocast while this lasts, so that the states after them are in
+def half_states(model: nn.Module) -> Iterator[None]:
+    """Embeddings give bf16 under autocast while this lasts, so that the states after them are in
     it; layers whose results autocast keeps in fp32, such as norms, stay as they are.
     """
 
     def cast(module: nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor:
         in_fp32 = output.dtype == torch.float32
         return (
-            output.to(dtype)
+            output.bfloat16()
             if in_fp32 and torch.is_autocast_enabled(output.device.type)
             else output
         )

@@ -42,6 +42,7 @@ _FORMAT = 1
 _TAIL_BYTES = 1 << 16
 _MAX_SILENCE_S = 900.0
 _MAX_LINE_BYTES = 1 << 20
+_MAX_MESSAGES = 500
 _STEP_FIELDS = (
     "step", "epoch", "loss", "rate", "step_s", "samples_per_s", "units_per_s", "eta_s",
     "elapsed_s", "time_s", "grad_norm", "scale", "mfu", "micro_batch", "precision", "num_skipped",
@@ -163,9 +164,9 @@ def is_existing_path(text: str) -> bool:
 # -- folders ---------------------------------------------------------------------------------------
 
 
-def choose_folder(config: ConfigFile, parent: Path, now: float | None = None) -> Path:
+def choose_folder(config: ConfigFile, parent: Path) -> Path:
     """`runs/NAME-DATE` in a folder, with a number if that exists."""
-    day = time.strftime("%Y-%m-%d-%H%M", time.localtime(now))
+    day = time.strftime("%Y-%m-%d-%H%M", time.localtime())
     first = parent / "runs" / f"{config.name}-{day}"
     folders = (first.with_name(f"{first.name}-{number}") for number in itertools.count(2))
     return next(one for one in itertools.chain([first], folders) if not one.exists())
@@ -393,10 +394,10 @@ def load_history(folder: Path, *, after: int = 0, most: int = 2000) -> list[dict
     return rows
 
 
-def load_messages(folder: Path, *, most: int = 500) -> list[dict[str, Any]]:
+def load_messages(folder: Path) -> list[dict[str, Any]]:
     """Validations, alerts and events of a run, the oldest first; of many the newest."""
     found = [to_json(row) for row in _read_metrics(folder) if row.get("kind") != "step"]
-    return found[-most:]
+    return found[-_MAX_MESSAGES:]
 
 
 def _select_step_fields(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -163,7 +163,7 @@ class TrainStep:
             self.micro_batch = max(self.micro_batch, *sizes)
         micro_batch, retries = self.micro_batch, 0
         while True:
-            pieces = list(_split(step_batch, micro_batch))
+            pieces = list(split_step(step_batch, micro_batch))
             attempt = self._attempt(step_batch, pieces, reference)
             ran_out = attempt.backward is None
             done = attempt.backward or _Backward(None, 0)
@@ -194,7 +194,7 @@ class TrainStep:
         return self._run_micro_batch(self.policy.cast_inputs(piece), 1.0, 1.0).loss
 
     def _attempt(
-        self, step_batch: StepBatch, pieces: Sequence[_MicroBatch], reference: float
+        self, step_batch: StepBatch, pieces: Sequence[MicroBatch], reference: float
     ) -> _Attempt:
         """Forward and backward of all pieces, or what they ran out of; a step whose compiling
         failed is one more to repeat.
@@ -210,7 +210,7 @@ class TrainStep:
         return _Attempt(None, None)
 
     def _run_micro_batches(
-        self, step_batch: StepBatch, pieces: Sequence[_MicroBatch], reference: float
+        self, step_batch: StepBatch, pieces: Sequence[MicroBatch], reference: float
     ) -> _Backward:
         if not step_batch.samples:
             pieces = pieces[:1]  # a process that only takes part
@@ -303,7 +303,7 @@ class TrainStep:
 
     def _shrink(
         self,
-        pieces: Sequence[_MicroBatch],
+        pieces: Sequence[MicroBatch],
         micro_batch: int,
         shortage: MemoryShortage | None,
         *,
@@ -446,7 +446,7 @@ def _state_too_large(shortage: MemoryShortage | None) -> OutOfMemoryError:
 # -- pieces ----------------------------------------------------------------------------------------
 
 
-class _MicroBatch(NamedTuple):
+class MicroBatch(NamedTuple):
     """A micro batch: items of one part of the step."""
 
     part: int
@@ -463,14 +463,14 @@ class _MicroBatch(NamedTuple):
         return batch if self.stop is None else slice_batch(batch, self.start, self.stop)
 
 
-def _split(step_batch: StepBatch, micro_batch: int) -> Iterator[_MicroBatch]:
+def split_step(step_batch: StepBatch, micro_batch: int) -> Iterator[MicroBatch]:
     for number, part in enumerate(step_batch.parts):
         size = slice_length(part)
         if not size:
-            yield _MicroBatch(number, 0, None)
+            yield MicroBatch(number, 0, None)
             continue
         for start, stop in divide(size, micro_batch):
-            yield _MicroBatch(number, start, stop)
+            yield MicroBatch(number, start, stop)
 
 
 def divide(size: int, micro_batch: int) -> tuple[tuple[int, int], ...]:

@@ -74,7 +74,14 @@ from anyrig.training.distributed.launch import (
 from anyrig.training.evaluate import Evaluator, Metric, check_validation_data
 from anyrig.training.losses import CountUnits, LanguageLoss, Loss, choose_fp8_head, resolve_loss
 from anyrig.training.metrics import Alert, MetricsRecorder, StepMetrics
-from anyrig.training.step import RestartNeeded, StepBatch, StepFlags, StepResult, TrainStep, divide
+from anyrig.training.step import (
+    RestartNeeded,
+    StepBatch,
+    StepFlags,
+    StepResult,
+    TrainStep,
+    split_step,
+)
 from anyrig.version import __version__
 
 if TYPE_CHECKING:
@@ -1479,17 +1486,15 @@ def _find_nonfinite(run: _OpenRun, batch: StepBatch) -> str:
     """The sentence on the first module that is not finite in a batch; empty where all are."""
     from anyrig.training.nonfinite import find_nonfinite
 
-    for part in batch.parts:
-        size = slice_length(part)
-        for start, stop in divide(size, run.train_step.micro_batch) if size else ((0, 0),):
-            piece = to_device(slice_batch(part, start, stop) if size else part, run.device)
-            # Hooks that read values would break what is compiled into pieces.
-            with torch.compiler.set_stance("force_eager"):
-                found = find_nonfinite(
-                    run.model,
-                    lambda piece=piece: run.train_step.gradients(piece),  # type: ignore[misc]
-                )
-            run.train_step.zero_grad()
-            if found is not None:
-                return found.text
+    for piece in split_step(batch, run.train_step.micro_batch):
+        items = to_device(piece.slice(batch), run.device)
+        # Hooks that read values would break what is compiled into pieces.
+        with torch.compiler.set_stance("force_eager"):
+            found = find_nonfinite(
+                run.model,
+                lambda items=items: run.train_step.gradients(items),  # type: ignore[misc]
+            )
+        run.train_step.zero_grad()
+        if found is not None:
+            return found.text
     return ""

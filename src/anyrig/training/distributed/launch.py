@@ -242,6 +242,7 @@ def gather(value: T, size: int) -> list[T]:
 _MODULE = "anyrig.training.distributed.launch"
 _END_S = 15.0
 """How long a process has to save what it has after its launcher is gone."""
+_MAX_RESTARTS = 10
 _PEER_LOST = "PeerLostError"
 """Who says this tells of another's end."""
 _HINT = "Its output above says more. Resume the run once it is put right."
@@ -263,7 +264,6 @@ def launch(
     nproc: int,
     *,
     environment: Mapping[str, str],
-    restarts: int = 10,
     cores: int | None = None,
     on_message: Callable[[str], None] | None = None,
 ) -> int:
@@ -277,7 +277,6 @@ def launch(
         words: a script and its arguments, or `-m`, a module and its arguments.
         nproc: how many processes.
         environment: theirs. OMP_NUM_THREADS is set to their share of the cores unless it is there.
-        restarts: how often all may be started again.
         cores: of this machine; those this process may use when None.
         on_message: receives a text at each new start.
 
@@ -289,17 +288,16 @@ def launch(
     own = child_environment(_build_environment(environment, nproc, cores))
     command = module_command(_MODULE, *words)
     return _run_with_restarts(
-        lambda: _run_agent(command[0], command[1:], nproc, own), nproc, restarts, on_message
+        lambda: _run_agent(command[0], command[1:], nproc, own), nproc, on_message
     )
 
 
 def _run_with_restarts(
     start: Callable[[], Failure | None],
     nproc: int,
-    restarts: int,
     on_message: Callable[[str], None] | None,
 ) -> int:
-    for number in range(restarts + 1):
+    for number in range(_MAX_RESTARTS + 1):
         failed = start()
         if failed is None:
             return number
@@ -313,12 +311,12 @@ def _run_with_restarts(
                 ),
                 hint=failed.hint,
             )
-        if on_message is not None and number < restarts:
+        if on_message is not None and number < _MAX_RESTARTS:
             on_message(
                 f"process {failed.rank} cannot go on: all start again with a smaller micro batch"
             )
     raise WorkError(
-        f"the processes asked for a new start {restarts + 1} times",
+        f"the processes asked for a new start {_MAX_RESTARTS + 1} times",
         hint="Take a smaller model, shorter items, or more devices.",
     )
 
@@ -544,9 +542,7 @@ def _fork(
         # Python warns of threads, which a notebook always has; those of torch are not used again.
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.filterwarnings("ignore", "Unable to enable fault handler")
-        _run_with_restarts(
-            lambda: _run_agent(run_rank, (), nproc, environment), nproc, 10, on_message
-        )
+        _run_with_restarts(lambda: _run_agent(run_rank, (), nproc, environment), nproc, on_message)
 
 
 # -- restarting with a smaller micro batch --------------------------------------------------------
