@@ -6,9 +6,9 @@ Rules judge metrics that were read already; nothing here touches a device.
 from __future__ import annotations
 
 import math
-from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterator
+from statistics import median
 
 from anyrig.training.metrics import Alert, StepMetrics
 
@@ -34,7 +34,8 @@ class AlertRules:
     """Judges step after step: `loss-nonfinite`, `loss-spike`, `steps-skipped`, `data-starves`."""
 
     def __init__(self) -> None:
-        self._losses, self._first_losses = RecentMedian(_WINDOW), RecentMedian(_FEWEST)
+        self._losses: deque[float] = deque(maxlen=_WINDOW)
+        self._first_losses: list[float] = []
         self._skips: deque[bool] = deque(maxlen=_WINDOW)
         self._times: deque[tuple[float, float]] = deque(maxlen=_WINDOW)
         self._num_steps = 0
@@ -63,18 +64,22 @@ class AlertRules:
             yield Alert("loss-nonfinite", f"loss is {step.loss}: {done}", step.step, hint)
             return
         if len(self._losses) >= _FEWEST and self._is_spike(step.loss):
-            text = f"loss jumped to {step.loss:.4g}; the median is {self._losses.median():.4g}"
+            text = f"loss jumped to {step.loss:.4g}; the median is {median(self._losses):.4g}"
             hint = "Lower learning_rate or max_norm, or look at the data of this step."
             yield Alert("loss-spike", text, step.step, hint)
-        self._losses.add(step.loss)
+        self._losses.append(step.loss)
         if len(self._first_losses) < _FEWEST:
-            self._first_losses.add(step.loss)
+            self._first_losses.append(step.loss)
 
     def _is_spike(self, loss: float) -> bool:
-        usual, first = self._losses.median(), self._first_losses.median()
+        usual, first = median(self._losses), median(self._first_losses)
         is_learnt = 0 <= usual < _LEARNT_SHARE * first
         least = _SPIKE_SHARE * (first if is_learnt else abs(usual))
-        return loss > usual + least and loss > usual + _SPIKE_SIGMAS * self._losses.spread()
+        if loss <= usual + least:
+            return False
+        # A standard deviation that outliers do not move.
+        sigma = 1.4826 * median(abs(one - usual) for one in self._losses)
+        return loss > usual + _SPIKE_SIGMAS * sigma
 
     def _check_skipped(self, step: StepMetrics) -> Iterator[Alert]:
         self._skips.append(step.num_skipped > 0)
@@ -94,37 +99,3 @@ class AlertRules:
             text = f"steps wait for data {share:.0%} of the time"
             hint = "Raise loading.num_workers, or prepare the data beforehand."
             yield Alert("data-starves", text, step.step, hint)
-
-
-class RecentMedian:
-    """The median of the newest finite values, kept sorted so that asking costs nothing."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._newest: deque[float] = deque()
-        self._sorted: list[float] = []
-
-    def __len__(self) -> int:
-        return len(self._sorted)
-
-    def add(self, value: float) -> None:
-        self._newest.append(value)
-        insort(self._sorted, value)
-        if len(self._sorted) > self._size:
-            del self._sorted[bisect_left(self._sorted, self._newest.popleft())]
-
-    def median(self) -> float:
-        """0 of nothing."""
-        return _middle(self._sorted)
-
-    def spread(self) -> float:
-        """A standard deviation that outliers do not move: from the median distance."""
-        middle = self.median()
-        return 1.4826 * _middle(sorted(abs(value - middle) for value in self._sorted))
-
-
-def _middle(ordered: list[float]) -> float:
-    half = len(ordered) // 2
-    if not ordered:
-        return 0.0
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2

@@ -12,6 +12,7 @@ Best counted before a model is compiled, sharded or given kernels of its own: th
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -107,11 +108,8 @@ def _attention() -> Iterable[tuple[Any, Formula]]:
 
 def _count_attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> int:
     """Scores, and what they weigh. Shapes end in heads, length, width."""
-    *batch, length, width = query.shape
-    rows = length
-    for side in batch:
-        rows *= side
-    return 2 * rows * key.shape[-2] * (width + value.shape[-1])
+    *rows, width = query.shape
+    return 2 * math.prod(rows) * key.shape[-2] * (width + value.shape[-1])
 
 
 def _attention_forward(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:

@@ -179,7 +179,8 @@ class _ModuleWatch:
 
     def _look_at_gradient(self, owner: list[str], gradient: torch.Tensor) -> None:
         if self.found is None:
-            self.found = _inspect(gradient, *owner, "gradient")
+            path, kind = owner
+            self.found = _inspect(gradient, path, kind, "gradient")
 
 
 @contextmanager

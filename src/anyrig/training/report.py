@@ -7,6 +7,7 @@ that was killed.
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -130,13 +131,13 @@ def _tiles(history: RunRecords, unit: str) -> Iterator[str]:
     best = best_validation(history.validations)
     if best is not None:
         yield _tile("Best validation", f"{best.figures['loss']:.4g}", f"loss at step {best.step}")
-    speed = median(one.units_per_s for one in history.steps)
+    speed = _median(one.units_per_s for one in history.steps)
     if speed is not None:
         yield _tile("Throughput", f"{format_count(speed)}/s", f"{unit}, median")
     yield _tile(
-        "Step time", format_duration(median(s.step_s for s in history.steps) or 0.0), "median"
+        "Step time", format_duration(_median(s.step_s for s in history.steps) or 0.0), "median"
     )
-    mfu = median(one.mfu for one in history.steps)
+    mfu = _median(one.mfu for one in history.steps)
     if mfu is not None:
         yield _tile("MFU", f"{mfu:.1%}", "median, of the measured peak")
     peak = max((one.memory_peak_bytes or 0 for one in history.steps), default=0)
@@ -157,10 +158,10 @@ def best_validation(validations: Sequence[ValidationMetrics]) -> ValidationMetri
     return min(known, key=lambda one: one.figures["loss"], default=None)
 
 
-def median(values: Iterator[float | None]) -> float | None:
+def _median(values: Iterator[float | None]) -> float | None:
     """The median of what is known."""
-    known = sorted(one for one in values if one is not None and math.isfinite(one))
-    return known[len(known) // 2] if known else None
+    known = [one for one in values if one is not None and math.isfinite(one)]
+    return statistics.median(known) if known else None
 
 
 def _card(chart: LineChart) -> str:
@@ -192,7 +193,7 @@ def _totals(history: RunRecords, unit: str) -> Iterator[tuple[str, str]]:
     waited = sum(one.phases.get("data", 0.0) * one.num_steps for one in steps)
     if seconds > 0:
         yield "waiting for data", f"{waited / seconds:.1%} of the time in steps"
-    norms = median(one.grad_norm for one in steps)
+    norms = _median(one.grad_norm for one in steps)
     if norms is not None:
         yield "gradient norm, median", f"{norms:.4g}"
     sizes = sorted({(one.micro_batch, one.num_micro) for one in steps})
@@ -275,16 +276,22 @@ def build_charts(
     marks = tuple(_marks(events, alerts))
     drawn = [
         _loss(steps, validations, marks),
-        _line(steps, "Learning rate", "rate", lambda one: one.rate, choose_power_of_ten),
-        _norm(steps),
+        _line(steps, "Learning rate", lambda one: one.rate, choose_power_of_ten),
+        _line(
+            steps, "Gradient norm", lambda one: one.grad_norm,
+            lambda _: AxisUnit(1.0, "before clipping"), "c3", smoothed=True, may_be_log=True,
+        ),
         _step_time(steps),
-        _throughput(steps, unit),
+        _line(
+            steps, "Throughput", lambda one: one.units_per_s,
+            lambda highest: choose_count_unit(highest, f"{unit}/s"), "c2", smoothed=True,
+        ),
         _memory(steps),
-        _line(steps, "MFU", "MFU", lambda one: _times(one.mfu, 100), lambda _: AxisUnit(1.0, "%")),
+        _line(steps, "MFU", lambda one: _times(one.mfu, 100), lambda _: AxisUnit(1.0, "%")),
         _scale(steps),
         *_others(validations),
         _device(steps),
-    ]
+    ]  # fmt: skip
     return [chart for chart in drawn if chart is not None]
 
 
@@ -333,22 +340,21 @@ def _with_smoothed(name: str, colour: str, points: Points) -> list[ChartSeries]:
 def _line(
     steps: Steps,
     title: str,
-    name: str,
     value: Callable[[StepMetrics], float | None],
     unit: Callable[[float], AxisUnit],
+    colour: str = "c0",
+    *,
+    smoothed: bool = False,
+    may_be_log: bool = False,
 ) -> LineChart | None:
     points = _points(steps, value)
     if not points:
         return None
-    return LineChart(title, unit(_highest(points)), (ChartSeries(name, "c0", points),))
-
-
-def _norm(steps: Steps) -> LineChart | None:
-    points = _points(steps, lambda one: one.grad_norm)
-    if not points:
-        return None
-    series = tuple(_with_smoothed("gradient norm", "c3", points))
-    return LineChart("Gradient norm", AxisUnit(1.0, "before clipping"), series, may_be_log=True)
+    name = title if title.isupper() else title.lower()
+    series = [ChartSeries(name, colour, points)]
+    if smoothed:
+        series = _with_smoothed(name, colour, points)
+    return LineChart(title, unit(_highest(points)), tuple(series), may_be_log=may_be_log)
 
 
 def _step_time(steps: Steps) -> LineChart | None:
@@ -360,14 +366,6 @@ def _step_time(steps: Steps) -> LineChart | None:
     if waits:
         series.append(ChartSeries("waiting for data", "c1", waits, "area"))
     return LineChart("Step time", choose_time_unit(_highest(times)), tuple(series))
-
-
-def _throughput(steps: Steps, unit: str) -> LineChart | None:
-    points = _points(steps, lambda one: one.units_per_s)
-    if not points:
-        return None
-    series = tuple(_with_smoothed("throughput", "c2", points))
-    return LineChart("Throughput", choose_count_unit(_highest(points), f"{unit}/s"), series)
 
 
 def _memory(steps: Steps) -> LineChart | None:
