@@ -7,8 +7,7 @@ from pathlib import Path
 
 from anyrig.text.document import Block, Chapter, Document, Metadata
 from anyrig.text.formats.limits import Limits
-from anyrig.text.page_reader import DPI, RenderedPage
-from anyrig.text.sandbox import ReaderPool
+from anyrig.text.sandbox import DPI, ReaderPool, RenderedPage
 
 
 def read_pages(path: Path, limits: Limits = Limits()) -> Document:  # noqa: B008 - it is frozen

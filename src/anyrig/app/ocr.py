@@ -30,7 +30,7 @@ from anyrig.errors import (
 from anyrig.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import option
 from anyrig.text.language_names import language_code
-from anyrig.text.page_reader import DPI
+from anyrig.text.sandbox import DPI
 from anyrig.units import pluralize
 
 if TYPE_CHECKING:

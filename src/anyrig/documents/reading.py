@@ -38,8 +38,7 @@ from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
 from anyrig.text.garbage import is_readable
 from anyrig.text.labels import format_pages, one_line
-from anyrig.text.page_reader import RenderedPage
-from anyrig.text.sandbox import ReaderPool, ReadError
+from anyrig.text.sandbox import ReaderPool, ReadError, RenderedPage
 
 Mode = Literal["auto", "never", "always"]
 """When pictures are read: where there is no usable text, never, or always."""

@@ -11,16 +11,16 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Any
 
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, ProtectedFileError
-from anyrig.text.document import Document
+from anyrig.text.document import Block, Document
 from anyrig.text.formats import compressed, memory, ole, picture
-from anyrig.text.formats.limits import Limits
-from anyrig.text.labels import clean_labels, one_line
+from anyrig.text.formats.limits import Limits, OnPage
+from anyrig.text.labels import clean_labels, one_line, replace_invalid
 
 FORMATS = {
     "epub": "anyrig.text.formats.epub",
@@ -43,10 +43,11 @@ FORMATS = {
     "gz": "anyrig.text.formats.compressed",
     **dict.fromkeys(picture.FORMATS, "anyrig.text.formats.picture"),
 }
-"""Format -> the module whose `read(path, limits)` reads it, imported when it is needed.
-
-That of pictures refuses: they are pages without text, for `text/page_reader.py`.
-"""
+"""Format -> the module whose `read(path, limits)` reads it, imported when it is needed."""
+_PAGED = ("pdf", "eml", "msg", "txt", "gz", *picture.FORMATS)
+"""Those whose module has `read_pages(path, limits, on_page)` too."""
+_RENDERED = ("pdf", "eml", "msg", "gz", *picture.FORMATS)
+"""Those whose module has `render_pages(path, numbers, dpi, limits)`."""
 
 _BY_NAME = {
     ".epub": "epub", ".kepub": "epub",
@@ -114,25 +115,22 @@ _SELLERS = (
 _KNOWN = ", ".join(FORMATS)
 
 
-OnPage = Callable[[int, int], None]
-
-
-class FormatReader(Protocol):
-    def read(self, path: Path, limits: Limits) -> Document: ...
-
-
 def read(
     path: Path,
     *,
+    paged: bool = False,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
-    on_page: OnPage = lambda _page, _of: None,
+    on_page: OnPage | None = None,
 ) -> Document:
     """All that a file says, in reading order; `InvalidInputError` if it cannot be read.
 
-    It parses in this process: `sandbox.read_book` is for files that others made.
+    It parses in this process: `sandbox.ReaderPool` is for files that others made.
 
     Args:
         path: of a regular file.
+        paged: whether each page keeps what stands on it, and pages without text are scans. A
+            message then has its attachments as pages, and a plain text stays letter for letter.
+            Formats without pages are read as for a book.
         limits: how much it may ask of the machine.
         on_page: called with the number of each page that is read, where a format has pages, and
             with how many there are.
@@ -140,13 +138,33 @@ def read(
     path = Path(path)
     with guard_reading(path, limits):
         name = detect_format(path, limits=limits)
-        if name == "pdf":
-            from anyrig.text.formats import pdf
-
-            document = pdf.read(path, limits, on_page)
+        reader: Any = importlib.import_module(FORMATS[name])
+        by_page = paged and name in _PAGED
+        if by_page:
+            document = reader.read_pages(path, limits, on_page)
+        elif name == "pdf":
+            document = reader.read(path, limits, on_page)
         else:
-            document = cast(FormatReader, importlib.import_module(FORMATS[name])).read(path, limits)
-        return clean_labels(_check_text(replace(document, path=path), limits))
+            document = reader.read(path, limits)
+        document = _limit_text(replace(document, path=path), limits)
+        if not by_page and not any(map(str.isalnum, document.text)):
+            raise InvalidInputError(
+                f"there is no text in {path.name}",
+                hint="If its pages are pictures, read them with OCR first.",
+            )
+        return clean_labels(document)
+
+
+def render_pages(path: Path, numbers: Sequence[int], dpi: int, limits: Limits) -> Iterator[bytes]:
+    """Pages as PNG, one for each number; `InvalidInputError` at the first that cannot be drawn."""
+    with guard_reading(path, limits):
+        name = detect_format(path, limits=limits)
+        if name not in _RENDERED:
+            raise InvalidInputError(
+                f"{path.name} has no pages that can be drawn", hint="Pass a PDF or a picture."
+            )
+        reader: Any = importlib.import_module(FORMATS[name])
+        yield from reader.render_pages(path, numbers, dpi, limits)
 
 
 @contextlib.contextmanager
@@ -356,8 +374,8 @@ def _read_tail(path: Path) -> bytes:
         return file.read()
 
 
-def _check_text(document: Document, limits: Limits) -> Document:
-    """The document, if it says anything and not too much."""
+def _limit_text(document: Document, limits: Limits) -> Document:
+    """The document, if it does not say too much, in characters that can be stored."""
     num_characters = sum(chapter.num_characters for chapter in document.chapters)
     if num_characters > limits.characters:
         raise LimitExceededError(
@@ -365,10 +383,14 @@ def _check_text(document: Document, limits: Limits) -> Document:
             hint="Split it.",
             limit="characters",
         )
-    blocks = (block for each in document.chapters for block in each.blocks)
-    if not any(any(map(str.isalnum, block.text)) for block in blocks):
-        raise InvalidInputError(
-            f"there is no text in {document.path.name}",
-            hint="If its pages are pictures, read them with OCR first.",
-        )
-    return document
+    chapters = tuple(
+        replace(chapter, blocks=tuple(map(_replace_invalid, chapter.blocks)))
+        for chapter in document.chapters
+    )
+    scans = tuple(replace(scan, layer=replace_invalid(scan.layer)) for scan in document.scans)
+    return replace(document, chapters=chapters, scans=scans)
+
+
+def _replace_invalid(block: Block) -> Block:
+    text = replace_invalid(block.text)
+    return block if text == block.text else replace(block, text=text)

@@ -35,7 +35,6 @@ from anyrig.text.document import Document, Picture, document_from_json
 from anyrig.text.formats import memory
 from anyrig.text.formats.limits import Limits
 from anyrig.text.labels import one_line
-from anyrig.text.page_reader import DPI, RenderedPage
 
 Form = Literal["pages", "book"]
 """`pages`: each page keeps what stands on it, and messages have their attachments as pages; a plain
@@ -62,7 +61,20 @@ _ENVIRONMENT = {
     "MALLOC_ARENA_MAX": "1",
 }
 
+DPI = 300
+"""At which pages are drawn: what OCR engines were trained on."""
 _Result = TypeVar("_Result")
+
+
+@dataclass(frozen=True)
+class RenderedPage:
+    """The picture of a page."""
+
+    number: int
+    data: bytes = dataclasses.field(default=b"", repr=False)
+    """A PNG file in grey; empty if it cannot be drawn."""
+    error: str = ""
+    """Why it cannot be drawn."""
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,11 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from anyrig.errors import AnyrigError, LimitExceededError
-from anyrig.text import files, page_reader
-from anyrig.text.document import Document, document_to_json
+from anyrig.text import files
+from anyrig.text.document import document_to_json
 from anyrig.text.formats import eml
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.memory import EXIT_CODE, limit_memory
-from anyrig.text.page_reader import RenderedPage
 
 _PAGE_CPU_S = 8.0
 """How long one page of a PDF may take to read: honest ones take hundredths of a second."""
@@ -98,12 +97,11 @@ def _serve(request: dict[str, object], out: BinaryIO) -> None:
 
 
 def _read(path: Path, form: str, limits: Limits, out: BinaryIO) -> None:
-    if form == "pages":
-        document = _read_pages(path, limits, out)
-        _send(out, {"document": document_to_json(document)})
-        return
-    document = files.read(path, limits=limits, on_page=_PageReports(out))
+    paged = form == "pages"
+    document = files.read(path, paged=paged, limits=limits, on_page=_PageReports(out))
     _send(out, {"document": document_to_json(document)})
+    if paged:
+        return
     cover = document.cover
     if document.format == "pdf" and files.detect_format(path, limits=limits) == "pdf":
         from anyrig.text.formats.pdf import draw_cover
@@ -115,14 +113,10 @@ def _read(path: Path, form: str, limits: Limits, out: BinaryIO) -> None:
         _send(out, {"cover": cover.media_type, "bytes": len(cover.data)}, cover.data)
 
 
-def _read_pages(path: Path, limits: Limits, out: BinaryIO) -> Document:
-    return page_reader.read_pages(path, limits, _PageReports(out))
-
-
 def _apply(path: Path, request: dict[str, object], limits: Limits, out: BinaryIO) -> None:
     module, _, name = str(request["function"]).partition(":")
     function = getattr(importlib.import_module(module), name)
-    document = _read_pages(path, limits, out)
+    document = files.read(path, paged=True, limits=limits, on_page=_PageReports(out))
     _limit_page_time(0)
     try:
         found = function(document, **cast("dict[str, object]", request["arguments"]))
@@ -148,25 +142,24 @@ def _render(path: Path, request: dict[str, object], limits: Limits, out: BinaryI
     numbers, dpi = cast("list[int]", request["numbers"]), int(str(request["dpi"]))
     if files.guess_format(path.name) not in eml.FORMATS:  # those take time before the first page
         _limit_page_time(_RENDER_CPU_S)
-    for page in _render_pages(path, numbers, dpi, limits):
-        content = {"rendered": page.number, "bytes": len(page.data), "error": page.error}
-        _send(out, content, page.data)
+    for number, data, error in _render_pages(path, numbers, dpi, limits):
+        _send(out, {"rendered": number, "bytes": len(data), "error": error}, data)
         _limit_page_time(_RENDER_CPU_S)
 
 
 def _render_pages(
     path: Path, numbers: list[int], dpi: int, limits: Limits
-) -> Iterator[RenderedPage]:
-    """Pages drawn; after one that cannot be, it goes on with the next."""
+) -> Iterator[tuple[int, bytes, str]]:
+    """Pages drawn, or why not; after one that cannot be, it goes on with the next."""
     at = 0
     while at < len(numbers):
         try:
-            for data in page_reader.render_pages(path, numbers[at:], dpi, limits):
-                yield RenderedPage(numbers[at], data)
+            for data in files.render_pages(path, numbers[at:], dpi, limits):
+                yield numbers[at], data, ""
                 at += 1
             return
         except AnyrigError as error:
-            yield RenderedPage(numbers[at], error=error.message)
+            yield numbers[at], b"", error.message
             at += 1
 
 

@@ -13,12 +13,12 @@ from PIL import Image
 from anyrig.errors import InvalidInputError, LimitExceededError, MissingPackageError
 from anyrig.text.files import detect_format, read
 from anyrig.text.formats.limits import Limits
-from anyrig.text.formats.picture import count_pages, detect_picture_format, draw_pages
+from anyrig.text.formats.picture import count_pages, detect_picture_format, render_pages
 from tests.text.picture_making import bomb_png, sheet, squares, tiff
 
 
 def _drawn(path: Path, number: int = 1, limits: Limits = Limits()) -> bytes:  # noqa: B008
-    return next(draw_pages(path, detect_format(path), [number], limits))
+    return next(render_pages(path, [number], 300, limits))
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_a_camera_s_turn_is_undone(tmp_path: Path, turn: int, undo: Image.Transp
 def test_a_tiff_has_pages_and_an_animation_one(tmp_path: Path) -> None:
     path = tiff(tmp_path / "a.tif", [1, 2, 3])
     assert count_pages(path, "tiff", Limits()) == 3
-    assert [squares(data) for data in draw_pages(path, "tiff", [3, 1, 2], Limits())] == [3, 1, 2]
+    assert [squares(data) for data in render_pages(path, [3, 1, 2], 300, Limits())] == [3, 1, 2]
     with pytest.raises(InvalidInputError, match="no page 4"):
-        list(draw_pages(path, "tiff", [4], Limits()))
+        list(render_pages(path, [4], 300, Limits()))
     with pytest.raises(LimitExceededError, match="more than 2 pages") as caught:
         count_pages(path, "tiff", Limits(pages=2))
     assert caught.value.limit == "pages"

@@ -25,15 +25,14 @@ from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.picture import FORMATS as PICTURES
 from anyrig.text.formats.picture import list_pillow_formats
 from anyrig.text.garbage import is_readable
-from anyrig.text.page_reader import DPI
-from anyrig.text.sandbox import ReaderPool
+from anyrig.text.sandbox import DPI, ReaderPool
 
 if TYPE_CHECKING:
     from anyrig.documents.ocr import OcrFormat
     from anyrig.documents.ocr.page import Box, OcrLine, ReadPage
     from anyrig.documents.ocr.run import OcrReader, PageResult
     from anyrig.text.document import Document
-    from anyrig.text.page_reader import RenderedPage
+    from anyrig.text.sandbox import RenderedPage
 
     _Step: TypeAlias = "tuple[_OpenFile, RenderedPage] | OcrFile | _OpenFile"
     """A page of a file, a file that could not be opened, or the end of one."""

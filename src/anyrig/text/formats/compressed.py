@@ -5,14 +5,14 @@ from __future__ import annotations
 import gzip
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from anyrig.errors import InvalidInputError, LimitExceededError
 from anyrig.text.document import Document
-from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.limits import Limits, OnPage
 
 MAGIC = b"\x1f\x8b"
 _SUFFIXES = (".gz", ".gzip", ".z")
@@ -29,6 +29,20 @@ def read(path: Path, limits: Limits) -> Document:
 
     with unpack(path, limits) as inner:
         return replace(files.read(inner, limits=limits), path=path)
+
+
+def read_pages(path: Path, limits: Limits, on_page: OnPage | None) -> Document:
+    from anyrig.text import files
+
+    with unpack(path, limits) as inner:
+        return replace(files.read(inner, paged=True, limits=limits, on_page=on_page), path=path)
+
+
+def render_pages(path: Path, numbers: Sequence[int], dpi: int, limits: Limits) -> Iterator[bytes]:
+    from anyrig.text import files
+
+    with unpack(path, limits) as inner:
+        yield from files.render_pages(inner, numbers, dpi, limits)
 
 
 def read_head(path: Path) -> bytes:

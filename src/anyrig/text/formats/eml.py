@@ -12,17 +12,19 @@ import email
 import email.policy
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.errors import MessageError
 from email.message import EmailMessage
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from anyrig.errors import AnyrigError, EmptyFileError, InvalidInputError
+from anyrig.errors import AnyrigError, EmptyFileError, InvalidInputError, LimitExceededError
 from anyrig.text.decode import check_charset, decode
-from anyrig.text.document import Block, Chapter, Document, Metadata
-from anyrig.text.formats.limits import Limits
+from anyrig.text.document import Block, Chapter, Document, Metadata, Scan
+from anyrig.text.formats import picture
+from anyrig.text.formats.limits import Limits, OnPage
 from anyrig.text.formats.ole import MAGIC
 from anyrig.text.formats.plain import build_empty_error, read_content
 from anyrig.text.labels import one_line
@@ -70,24 +72,27 @@ class Email:
 
 def read(path: Path, limits: Limits) -> Document:
     """A message or a mailbox as a document: a chapter for each message and each file with it."""
-    found = read_messages(path, limits)
-    num_attachments = sum(
-        len(each.attachments) for message in found for each in iterate_thread(message)
-    )
-    chapters: list[Chapter] = []
-    warnings: list[str] = []
-    for message in found:
-        for each in iterate_thread(message):
-            chapters.append(Chapter(each.subject, tuple(each.blocks)))
-            warnings += each.warnings
-            _read_attachments(each, limits, num_attachments, chapters, warnings)
-    if not any(block.text for chapter in chapters for block in chapter.blocks):
-        raise build_empty_error(path.name)
-    first = found[0]
-    authors = (first.sender,) if first.sender else ()
-    about = Metadata(title=first.subject, authors=authors, year=first.year)
-    unique = tuple(dict.fromkeys(warnings))
-    return Document(about, tuple(chapters), None, detect_format(path), unique)
+    return _MailReader(path, limits).read()
+
+
+def read_pages(path: Path, limits: Limits, on_page: OnPage) -> Document:
+    """The same with a page for each message, and the pages of what is attached."""
+    return _MailReader(path, limits, on_page).read()
+
+
+def render_pages(path: Path, numbers: Sequence[int], dpi: int, limits: Limits) -> Iterator[bytes]:
+    """Pages of the attachments of a message; each run of one attachment's is drawn at once."""
+    from anyrig.text import files
+
+    reader = _MailReader(path, limits, lambda _page, _of: None)
+    reader.read()
+    for at, run in groupby(map(reader.find_place, numbers), key=lambda place: place.attachment):
+        with tempfile.TemporaryDirectory() as folder:
+            file = save_attachment(reader.attachments[at], Path(folder))
+            within = limit_attachment(
+                files.detect_format(file, limits=limits), limits, len(reader.attachments)
+            )
+            yield from files.render_pages(file, [place.number for place in run], dpi, within)
 
 
 def iterate_thread(message: Email) -> Iterator[Email]:
@@ -383,27 +388,141 @@ def _keep(part: EmailMessage, made: Email, counter: MessageCounter) -> None:
     )  # fmt: skip
 
 
-def _read_attachments(
-    message: Email,
-    limits: Limits,
-    num_attachments: int,
-    chapters: list[Chapter],
-    warnings: list[str],
-) -> None:
-    """The files that came with a message, as chapters."""
-    from anyrig.text import files
+# -- messages and their attachments as one document ------------------------------------------------
 
-    for attachment in message.attachments:
+_SMALL_PIXELS = 60_000
+"""A picture inside a message that is not a page: a logo, an icon."""
+
+
+@dataclass(frozen=True)
+class _PicturePlace:
+    """Where the picture of a page lies: in which attachment, on which of its pages."""
+
+    attachment: int
+    number: int
+
+
+class _MailReader:
+    """The messages of a file, with those and the files that are attached to them.
+
+    Args:
+        path: of the file.
+        limits: of all of it.
+        on_page: called while pages are read; None for a book, in chapters without pages.
+    """
+
+    def __init__(self, path: Path, limits: Limits, on_page: OnPage | None = None) -> None:
+        self._path, self._limits, self._on_page = path, limits, on_page
+        tops = read_messages(path, limits)
+        self._messages = [each for top in tops for each in iterate_thread(top)]
+        self.attachments = [each for message in self._messages for each in message.attachments]
+        self._chapters: list[Chapter] = []
+        self._scans: list[Scan] = []
+        self._warnings: list[str] = []
+        self._places: list[_PicturePlace | None] = []
+        """Of each page; None for that of a message."""
+
+    def read(self) -> Document:
+        at = 0
+        for message in self._messages:
+            self._places.append(None)
+            blocks = message.blocks
+            if self._on_page is not None:
+                number = len(self._places)
+                blocks = [replace(block, page=number) for block in blocks or [Block("")]]
+            self._chapters.append(Chapter(message.subject, tuple(blocks)))
+            self._warnings += message.warnings
+            for attachment in message.attachments:
+                self._add_attachment(attachment, at)
+                at += 1
+            self._check_page_count()
+        has_text = any(block.text for chapter in self._chapters for block in chapter.blocks)
+        if not (has_text or self._scans):
+            raise build_empty_error(self._path.name)
+        if len(self._places) == 1 and self._on_page is not None:
+            bare = tuple(replace(block, page=0) for block in self._chapters[0].blocks)
+            self._chapters = [replace(self._chapters[0], blocks=bare)]
+        first = self._messages[0]
+        authors = (first.sender,) if first.sender else ()
+        return Document(
+            Metadata(title=first.subject, authors=authors, year=first.year), tuple(self._chapters),
+            format=detect_format(self._path), warnings=tuple(self._warnings),
+            scans=tuple(self._scans),
+        )  # fmt: skip
+
+    def find_place(self, number: int) -> _PicturePlace:
+        place = self._places[number - 1] if 1 <= number <= len(self._places) else None
+        if place is None:
+            raise InvalidInputError(
+                f"{self._path.name} has no picture of page {number}", hint="Give another."
+            )
+        return place
+
+    def _add_attachment(self, attachment: Attachment, at: int) -> None:
+        document = self._read_attachment(attachment)
+        if document is None:
+            return
+        name = attachment.name
+        self._warnings += [f"{name}: {warning}" for warning in document.warnings]
+        chapters = [
+            replace(each, title=f"{name}: {each.title}" if each.title else name)
+            for each in document.chapters
+        ]
+        if self._on_page is None:
+            self._chapters += [Chapter(chapter.title, chapter.blocks) for chapter in chapters]
+            return
+        before = len(self._places)
+        self._places += [_PicturePlace(at, part.page) for part in document.parts("page")]
+        self._chapters += _number_pages(chapters, before, has_pages=document.has_pages)
+        self._scans += [replace(scan, page=scan.page + before) for scan in document.scans]
+
+    def _read_attachment(self, attachment: Attachment) -> Document | None:
+        """None, and a warning, where it is not read."""
+        from anyrig.text import files
+
+        paged, limits = self._on_page is not None, self._limits
         with tempfile.TemporaryDirectory() as folder:
             try:
                 path = save_attachment(attachment, Path(folder))
                 format = files.detect_format(path, limits=limits)
-                within = limit_attachment(format, limits, num_attachments)
-                document = files.read(path, limits=within)
+                if paged and attachment.inside and _is_small(path, format, limits):
+                    self._warnings.append(
+                        "small pictures inside the message, as logos are, were left out"
+                    )
+                    return None
+                within = limit_attachment(format, limits, len(self.attachments))
+                return files.read(path, paged=paged, limits=within, on_page=self._on_page)
             except AnyrigError as error:
-                warnings.append(describe_error(attachment, error))
+                self._warnings.append(describe_error(attachment, error))
+                return None
+
+    def _check_page_count(self) -> None:
+        if len(self._places) > self._limits.pages:
+            raise LimitExceededError(
+                f"{self._path.name} has more than {self._limits.pages:,} pages with its"
+                " attachments",
+                hint="Save the attachments by themselves.",
+                limit="pages",
+            )
+
+
+def _number_pages(
+    chapters: Sequence[Chapter], before: int, *, has_pages: bool
+) -> Iterator[Chapter]:
+    """Chapters whose pages follow others; each chapter is a page where the file has none."""
+    for chapter in chapters:
+        kept = [block for block in chapter.blocks if block.kind != "page"]
+        if not has_pages:
+            if not any(block.text for block in kept):
                 continue
-        warnings.extend(f"{attachment.name}: {warning}" for warning in document.warnings)
-        for chapter in document.chapters:
-            title = f"{attachment.name}: {chapter.title}" if chapter.title else attachment.name
-            chapters.append(Chapter(title, chapter.blocks))
+            before += 1
+        yield replace(
+            chapter, blocks=tuple(replace(block, page=block.page + before) for block in kept)
+        )
+
+
+def _is_small(path: Path, format: str, limits: Limits) -> bool:
+    if format not in picture.FORMATS:
+        return False
+    width, height = picture.read_size(path, format, limits)
+    return width * height < _SMALL_PIXELS

@@ -6,8 +6,11 @@ error. A caller who trusts a file, and owns the memory, gives larger ones.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+OnPage = Callable[[int, int], None]
+"""Called with the number of each page that was read, and of all: each page has its own time."""
 _MB = 1_000_000
 
 

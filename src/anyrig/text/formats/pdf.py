@@ -12,7 +12,7 @@ import contextlib
 import ctypes
 import io
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -23,7 +23,7 @@ import pypdfium2.raw as api
 
 from anyrig.errors import InvalidInputError, LimitExceededError, ProtectedFileError
 from anyrig.text.document import Block, Chapter, Document, Metadata, Picture, Scan
-from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.limits import Limits, OnPage
 from anyrig.text.formats.pdf_characters import PdfPage, TooManyCharacters, read_page
 from anyrig.text.formats.pdf_headings import OutlineEntry
 from anyrig.text.formats.pdf_layout import build_chapters, build_pages
@@ -31,8 +31,6 @@ from anyrig.text.formats.picture import read_first
 from anyrig.text.garbage import find_fault
 from anyrig.text.labels import format_pages
 
-OnPage = Callable[[int, int], None]
-"""Called with the number of each page that was read, and of all."""
 DrawnAs = Literal["", "picture", "lines", "text"]
 """What is on a page of little text beside it; `text` is a picture with its own text over it."""
 Box = tuple[float, float, float, float]
@@ -65,7 +63,7 @@ class _Contents:
     num_pages: int
 
 
-def read(path: Path, limits: Limits, on_page: OnPage = lambda _page, _of: None) -> Document:
+def read(path: Path, limits: Limits, on_page: OnPage | None = None) -> Document:
     """All that a PDF says, in chapters; refused if most of its pages have no usable text."""
     contents = _read_contents(path, limits, on_page)
     warnings = _check_pages(path, contents)
@@ -73,7 +71,7 @@ def read(path: Path, limits: Limits, on_page: OnPage = lambda _page, _of: None) 
     return Document(contents.metadata, chapters, format="pdf", warnings=tuple(warnings))
 
 
-def read_pages(path: Path, limits: Limits, on_page: OnPage) -> Document:
+def read_pages(path: Path, limits: Limits, on_page: OnPage | None) -> Document:
     """All pages of a PDF, each with what stands on it; those without usable text are scans."""
     contents = _read_contents(path, limits, on_page)
     found = build_pages(list(contents.pages.values()))
@@ -110,7 +108,7 @@ def draw_cover(path: Path) -> Picture | None:
     return Picture(out.getvalue())
 
 
-def render(path: Path, numbers: list[int], dpi: int, limits: Limits) -> Iterator[bytes]:
+def render_pages(path: Path, numbers: Sequence[int], dpi: int, limits: Limits) -> Iterator[bytes]:
     """Pages as PNG in grey, one for each number (from 1), as they are shown.
 
     A page that is so large that it would be too much is drawn with fewer dots an inch.
@@ -189,7 +187,8 @@ def _count_pages(document: pdfium.PdfDocument, path: Path, limits: Limits) -> in
     return count
 
 
-def _read_contents(path: Path, limits: Limits, on_page: OnPage) -> _Contents:
+def _read_contents(path: Path, limits: Limits, on_page: OnPage | None) -> _Contents:
+    on_page = on_page or (lambda _page, _of: None)
     on_page(0, 0)
     document = _open(path)
     try:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import contextlib
 import io
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast
 
 from anyrig.errors import InvalidInputError, LimitExceededError, MissingPackageError
 from anyrig.install import format_install
-from anyrig.text.document import Document, Picture
-from anyrig.text.formats.limits import Limits
+from anyrig.text.document import Block, Chapter, Document, Metadata, Picture, Scan
+from anyrig.text.formats.limits import Limits, OnPage
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -50,12 +50,33 @@ MOST_DECODE_BYTES = 800_000_000
 """Of memory to decode a picture in a process that has no limit of its own."""
 _BAND_PIXELS = 4_000_000
 _THUMBNAIL = 254  # TIFF's tag for a page that is a small copy of another
+_NO_LAYER = "a picture without a text layer"
+_HEAD_BYTES = 64
 _DAMAGED = "Get another copy of the file, or save it with another program."
 
 
 def read(path: Path, limits: Limits) -> Document:
     """Nothing: a picture has no text of its own."""
     raise InvalidInputError(f"{path.name} is an image, not text", hint=read_first(path))
+
+
+def read_pages(path: Path, limits: Limits, _on_page: OnPage | None) -> Document:
+    """Pages without text, for whoever reads pictures."""
+    form = _detect_format(path)
+    numbers = range(1, count_pages(path, form, limits) + 1)
+    warning = f"{path.name} is an animation; only its first picture is taken"
+    return Document(
+        Metadata(),
+        (Chapter("", tuple(Block("", page=number) for number in numbers)),),
+        format=form,
+        warnings=(warning,) if _is_animation(path, form, limits) else (),
+        scans=tuple(Scan(number, _NO_LAYER) for number in numbers),
+    )
+
+
+def _detect_format(path: Path) -> str:
+    with path.open("rb") as file:
+        return detect_picture_format(file.read(_HEAD_BYTES))
 
 
 def read_first(path: Path) -> str:
@@ -168,21 +189,21 @@ def read_size(path: Path, form: str, limits: Limits) -> tuple[int, int]:
         return image.size
 
 
-def is_animation(path: Path, form: str, limits: Limits) -> bool:
+def _is_animation(path: Path, form: str, limits: Limits) -> bool:
     """Whether there is more in a file than the one picture that is taken from it."""
     with _open(path, form, limits) as image:
         return form in ("gif", "webp", "png", "avif") and getattr(image, "n_frames", 1) > 1
 
 
-def draw_pages(path: Path, form: str, numbers: list[int], limits: Limits) -> Iterator[bytes]:
+def render_pages(path: Path, numbers: Sequence[int], _dpi: int, limits: Limits) -> Iterator[bytes]:
     """Pages as PNG in grey, upright, one for each number (from 1); `InvalidInputError` ends them.
 
     Args:
         path: of the file.
-        form: of `FORMATS`.
         numbers: of pages, in any order.
         limits: of which `pixels` and `pages` hold.
     """
+    form = _detect_format(path)
     with _open(path, form, limits) as image:
         places = list(_frames(image, path, limits)) if form == "tiff" else [0]
         for number in numbers:

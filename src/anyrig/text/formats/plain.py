@@ -16,7 +16,7 @@ from anyrig.text.decode import decode
 from anyrig.text.document import Block, Chapter, Document, Inline
 from anyrig.text.formats import gutenberg
 from anyrig.text.formats.divisions import DivisionEntry, cut_divisions
-from anyrig.text.formats.limits import Limits
+from anyrig.text.formats.limits import Limits, OnPage
 from anyrig.text.formats.paragraphs import (
     LineGroup,
     PlainShape,
@@ -28,6 +28,7 @@ from anyrig.text.formats.paragraphs import (
 )
 from anyrig.text.formats.paragraphs import build_vocabulary as words_of
 from anyrig.text.formats.titles import HeadingLabel, parse_label
+from anyrig.text.garbage import find_fault
 
 _MOST_GAPS = 120_000  # paragraphs parted by blank lines; the whole Bible has 30,000
 _MOST_LINES = 300_000  # a long novel has 50,000
@@ -40,6 +41,18 @@ _CONTROLS = frozenset(map(chr, (*range(9), *range(14, 28), 127)))
 def read(path: Path, limits: Limits) -> Document:
     """A text file as a document."""
     return build_document(decode(read_content(path, limits), path.name), path.name)
+
+
+def read_pages(path: Path, limits: Limits, _on_page: OnPage | None) -> Document:
+    """A text letter for letter, so that an offset in it is one in the file."""
+    text = decode(read_content(path, limits), path.name).removeprefix("\ufeff")
+    refuse_binary(text, path.name)
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if not text.strip():
+        raise build_empty_error(path.name)
+    fault = find_fault(text)
+    warnings = (f"the text of {path.name} may be of no use: {fault}",) if fault else ()
+    return replace(Document.from_text(text), warnings=warnings)
 
 
 def read_content(path: Path, limits: Limits) -> bytes:
