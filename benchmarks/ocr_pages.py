@@ -41,7 +41,8 @@ def run(hardware: str) -> list[Row]:
     plain = _open_rapidocr()
     rows: list[Row] = []
     for language in TEXTS:
-        program = tesseract.find_program(os.environ, language, data)
+        programs = tesseract.find_programs(os.environ, data)
+        program = next((one for one in programs if one.reads(language)), programs[0])
         ours = tesseract.Tesseract(
             Placement(device, backend, threads=1), program=program, use_rapid=True
         )

@@ -62,12 +62,8 @@ class ReadPicture:
 
     text: str
     """In reading order, a blank line between paragraphs; empty where nothing stands."""
-    turned_degrees: int = 0
-    """How far the page was turned clockwise before it was read: 0, 90, 180 or 270."""
     confidence: float = 1.0
     """From 0 to 1, over its characters."""
-    language: str = ""
-    """The one it was read in, where the engine knows; `en`, `fr`."""
     failure: str = ""
     """Why the picture could not be read; empty where it was."""
 

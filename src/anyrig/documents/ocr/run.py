@@ -101,7 +101,7 @@ class OcrReader:
                 yield ReadPicture("", confidence=0.0, failure=said or "OCR gave no answer")
                 continue
             page = found.page
-            yield ReadPicture(page.text, page.turned_degrees, page.confidence, page.language)
+            yield ReadPicture(page.text, page.confidence)
 
     def pages(
         self, pictures: Iterable[bytes], *, report: RunReport | None = None

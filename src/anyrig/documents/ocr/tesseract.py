@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ import numpy as np
 
 from anyrig.documents.ocr.engine import PageEngine, PagePicture, PageReading
 from anyrig.documents.ocr.page import Box, OcrLine, OcrWord, ReadPage, join_words
-from anyrig.errors import Message, MissingPackageError, OptionRef, WorkError
+from anyrig.errors import Message, OptionRef, WorkError
 from anyrig.install import format_install
 
 if TYPE_CHECKING:
@@ -101,23 +101,12 @@ def find_programs(
     ]
 
 
-def find_program(
-    environment: Mapping[str, str], language: str = "", more_data: Path | None = None
-) -> TesseractProgram:
-    """The Tesseract that reads a language, or the first.
-
-    MissingPackageError where there is none.
-    """
-    every = find_programs(environment, more_data)
-    if not every:
-        raise MissingPackageError("Tesseract is not installed", hint=f"{INSTALL}.")
-    return next((one for one in every if one.reads(language)), every[0])
-
-
-def describe_missing(language: str, program: TesseractProgram) -> str:
-    """What to say of a language whose data are not there."""
+def describe_lack(language: str, programs: Sequence[TesseractProgram]) -> str:
+    """What to say of a language that none of the programs reads."""
+    if not programs:
+        return "tesseract is not installed"
     code = CODES.get(language, language)
-    have = ", ".join(program.languages) or "none"
+    have = ", ".join(programs[0].languages) or "none"
     return f"Tesseract has no data for {language} ({code}.traineddata); it has {have}"
 
 
@@ -278,14 +267,3 @@ def _make_line(words: Sequence[OcrWord], block: int) -> OcrLine:
 
 def _make_box(left: float, top: float, right: float, bottom: float) -> Box:
     return (left, top), (right, top), (right, bottom), (left, bottom)
-
-
-def list_reasons_against(
-    language: str, environment: Mapping[str, str], more_data: Path | None = None
-) -> Iterator[str]:
-    """Why Tesseract cannot read a language here; nothing where it can."""
-    every = find_programs(environment, more_data)
-    if not every:
-        yield "tesseract is not installed"
-    elif not any(one.reads(language) for one in every):
-        yield describe_missing(language, every[0])
