@@ -116,7 +116,7 @@ def _list_sources(request: AnalyseRequest, on_event: OnEvent) -> dict[Path, Text
 
 def list_failed(found: Analysis) -> list[FailedFile]:
     """The files that could not be read."""
-    return [FailedFile(one.name, InvalidInputError(one.why, hint=one.hint)) for one in found.left]
+    return [FailedFile(one.name, one.error) for one in found.left]
 
 
 def analysis_to_json(found: Analysis) -> dict[str, Any]:

@@ -539,15 +539,17 @@ def _run_analyse(context: WorkerContext, given: Mapping[str, Any]) -> dict[str, 
     if not found.docs:
         first = found.left[0]
         raise InvalidInputError(
-            Message("{name}: {why}", name=first.name, why=first.why),
-            hint=first.hint or "Give files with text.",
+            Message("{name}: {why}", name=first.name, why=first.error.message),
+            hint=first.error.hint or "Give files with text.",
         )
     if given.get("html"):
         return {"html": html(found)}
     result = analysis_to_json(found)
     for one in result["documents"]:
         del one["path"]
-    failed = [{"name": one.name, "error": one.why, "hint": one.hint} for one in found.left]
+    failed = [
+        {"name": one.name, "error": one.error.message, "hint": one.error.hint} for one in found.left
+    ]
     return {**result, "failed": failed}
 
 

@@ -339,7 +339,7 @@ class Feature:
     """The command that installs it."""
 
 
-def list_features(environment: Mapping[str, str], language: str = "en") -> list[Feature]:
+def list_features(environment: Mapping[str, str], language: str) -> list[Feature]:
     """OCR, transcription and the finding of names in a language, each installed or not.
 
     Args:

@@ -183,15 +183,7 @@ class Embedder:
 
     def _run(self, blocks: Iterator[TextBlock], report: RunReport) -> Iterator[Matrix]:
         try:
-            first = next(blocks, None)
-            if first is None:
-                return  # nothing to do is no reason to load
-
-            def all_blocks() -> Iterator[TextBlock]:
-                yield first
-                yield from blocks
-
-            for outcome in self._run_blocks(all_blocks(), report):
+            for outcome in self._run_blocks(blocks, report):
                 yield take_result(outcome)
         finally:
             self.report.merge(report)

@@ -61,20 +61,17 @@ class Passage:
         return self.start + len(self.text)
 
 
-def split_passages(
-    document: Document, *, language: str = "", budget: int = BUDGET
-) -> Iterator[Passage]:
+def split_passages(document: Document, *, language: str = "") -> Iterator[Passage]:
     """The passages of a file in order; each `page.text[start:end]` but for characters of no text.
 
     Args:
         document: the file.
         language: how its sentences end; by default found from the text.
-        budget: the most characters of a passage.
     """
     language = language or detect_document(document).language.partition("-")[0]
     number = 0
     for page in document.parts("page"):
-        for start, end in split_page(page.text, page.headings, language=language, budget=budget):
+        for start, end in split_page(page.text, page.headings, language=language):
             yield _passage(page, number, start, end)
             number += 1
 

@@ -1,6 +1,6 @@
 """Cached vectors: the key of each text, its vector as bytes, and what may be trusted.
 
-    cached = CachedEmbedder(embedder, VectorCache(cache, settings, model.dimension))
+    cached = CachedEmbedder(embedder, VectorCache(cache, model))
     for block in cached.embed(texts): ...
 
 A vector is stored as little-endian float32 under a key made of everything that shapes it. What
@@ -17,10 +17,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, get_args
 
 from anyrig.documents.model import VERSION
 from anyrig.documents.ordered import iter_chunks, run_ordered
+from anyrig.documents.protocol import Use
 from anyrig.errors import StorageError
 from anyrig.storage.cache import CacheEntry
 from anyrig.storage.keys import JsonValue, make_key, make_key_function
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from anyrig.documents.model import EmbeddingModel
-    from anyrig.documents.protocol import LongTexts, Use, Vectors
+    from anyrig.documents.protocol import LongTexts, Vectors
     from anyrig.storage.cache import Cache
 
     Matrix = NDArray[np.float32]
@@ -123,9 +124,9 @@ class VectorCache:
         if entries:
             self._try(lambda: self._cache.put_many(entries), 0)
 
-    def forget(self, texts: Iterable[str], uses: Sequence[Use] = ("passage", "query")) -> int:
+    def forget(self, texts: Iterable[str]) -> int:
         """Delete the vectors of these texts; returns how many. A failure is raised."""
-        names = {self.make_key(text, use) for text in texts for use in uses}
+        names = {self.make_key(text, use) for text in texts for use in get_args(Use)}
         # A shared cache that does not answer says it has none; to delete one it must answer.
         there = self._cache.has(names) or set(islice(names, 1))
         return sum(self._cache.delete(name) for name in there)

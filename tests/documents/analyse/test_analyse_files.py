@@ -70,7 +70,7 @@ def test_bad_files_are_named_and_the_rest_go_on(tmp_path: Path) -> None:
     found = told(tmp_path)
     assert len(found.docs) == 3
     assert [one.name for one in found.left] == ["empty.txt", "marks.txt"]
-    assert "empty" in found.left[0].why
+    assert "empty" in found.left[0].error.message
 
 
 def test_similar_documents_are_ranked(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from anyrig.documents.analyse.digest import digest_document, language_shares, measure_text
 from anyrig.documents.analyse.folder import Analysis, UnreadDocument, analyse
 from anyrig.documents.analyse.report import html
+from anyrig.errors import InvalidInputError
 from anyrig.text.document import Document
 from anyrig.text.tokens import split_text
 
@@ -66,7 +67,7 @@ def test_hostile_names_and_contents_stay_text() -> None:
     evil = f"{TEXT} <script>alert('body')</script> <b onclick=x>bold</b> {HOSTILE} " * 2
     found = made(
         {HOSTILE: evil, "copy.txt": evil + " And more.", "third.txt": evil},
-        left=[UnreadDocument(HOSTILE, f"why {HOSTILE}")],
+        left=[UnreadDocument(HOSTILE, InvalidInputError(f"why {HOSTILE}", hint="None."))],
         similar_to=0,
     )
     page = html(found)

@@ -65,9 +65,7 @@ class Clustering:
         return len(self.clusters) > 1
 
 
-def divide_documents(
-    points: Points, *, seed: int = 0, most: int = _MOST_CLUSTERS
-) -> tuple[Labels, float]:
+def divide_documents(points: Points, *, seed: int = 0) -> tuple[Labels, float]:
     """A label for each point, and the silhouette of the division."""
     import numpy as np
 
@@ -77,7 +75,7 @@ def divide_documents(
         return labels, 0.0
     rows = condense(points[there], _DIRECTIONS, seed)
     best, chosen = 0.0, np.zeros(len(rows), np.int64)
-    for count in range(2, _upper(len(rows), most) + 1):
+    for count in range(2, _upper(len(rows)) + 1):
         found = _k_means(rows, count, seed)
         worth = _silhouette(rows, found, seed)
         if worth > best + _FINER:
@@ -101,9 +99,9 @@ def _by_chance(rows: Points, count: int, seed: int) -> float:
     return max(found)
 
 
-def _upper(count: int, most: int) -> int:
+def _upper(count: int) -> int:
     """The most clusters that so many documents can be in."""
-    return max(2, min(most, count // 2, 2 + round(1.5 * math.sqrt(count))))
+    return max(2, min(_MOST_CLUSTERS, count // 2, 2 + round(1.5 * math.sqrt(count))))
 
 
 def _k_means(rows: Points, count: int, seed: int) -> Labels:

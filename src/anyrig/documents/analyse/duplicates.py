@@ -140,14 +140,12 @@ class DuplicateGroup:
         return all(member.exact for member in self.members)
 
 
-def group_duplicates(
-    texts: Sequence[Shingled], *, near: float = NEAR, fewest_words: int = 3
-) -> list[DuplicateGroup]:
+def group_duplicates(texts: Sequence[Shingled]) -> list[DuplicateGroup]:
     """Groups of near-duplicates, the largest first; a text is in one at most."""
     found: dict[tuple[int, int], float] = {}
-    for pair in _candidates(texts, fewest_words):
+    for pair in _candidates(texts):
         alike = similarity(texts[pair[0]], texts[pair[1]])
-        if alike >= near:
+        if alike >= NEAR:
             found[pair] = alike
     made = [_group(members, texts) for members in _group_pairs(found)]
     return sorted(made, key=lambda group: (-len(group.members), group.first))
@@ -170,13 +168,13 @@ def _group(members: Sequence[int], texts: Sequence[Shingled]) -> DuplicateGroup:
     )
 
 
-def _candidates(texts: Sequence[Shingled], fewest_words: int) -> Iterable[tuple[int, int]]:
+def _candidates(texts: Sequence[Shingled]) -> Iterable[tuple[int, int]]:
     """Pairs that share a band; of texts that are equal, each with the first of them only."""
     seen: set[tuple[int, int]] = set()
     firsts: dict[str, int] = {}
     distinct = []
     for index, text in enumerate(texts):
-        if text.num_words < fewest_words:
+        if text.num_words < SHINGLE:
             continue
         first = firsts.setdefault(text.digest, index)
         if first == index:

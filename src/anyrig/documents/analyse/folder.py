@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 PHRASES = 10
 _REFINED = 24
+_SIMILAR = 20
 _FOLDER_PHRASES = 24
 _PLENTY = 3.0
 """The weight from which on a phrase of a folder counts fully: one that stands once has a third."""
@@ -54,8 +55,7 @@ class UnreadDocument:
     """A file that could not be read."""
 
     name: str
-    why: str
-    hint: str = ""
+    error: AnyrigError
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,6 @@ def analyse(
     vectors: Vectors | None = None,
     seed: int = 0,
     similar_to: int | None = None,
-    most_similar: int = 20,
     done: Done = lambda _: None,
 ) -> Analysis:
     """The analysis of documents that were read.
@@ -112,7 +111,6 @@ def analyse(
         vectors: the model, if one is to be used.
         seed: of the clusters' starts.
         similar_to: the document whose neighbours are wanted.
-        most_similar: how many of them.
         done: told as each document is through its longest step.
     """
     points = points_of(digests, vectors, done)
@@ -121,7 +119,7 @@ def analyse(
     labels, silhouette = clusters.divide_documents(points, seed=seed)
     grouped = clusters.name_clusters(points, labels, found) if digests else []
     groups = duplicates.group_duplicates([one.shingled for one in digests])
-    similar = () if similar_to is None else space.find_nearest(points, similar_to, most_similar)
+    similar = () if similar_to is None else space.find_nearest(points, similar_to, _SIMILAR)
     return Analysis(
         title,
         _docs(digests, points, found, grouped),
@@ -185,7 +183,6 @@ def phrases_of(
     digests: Sequence[DocumentDigest],
     points: NDArray[np.float32],
     vectors: Vectors | None,
-    most: int = PHRASES,
 ) -> list[list[KeyPhrase]]:
     """The key phrases of each document, weighed against the others in its language."""
     known = frequencies(digests)
@@ -198,15 +195,14 @@ def phrases_of(
         for one in digests
     ]  # fmt: skip
     if vectors is None:
-        return [own[:most] for own in ranked]
-    return _refine_phrases(ranked, points, vectors, most)
+        return [own[:PHRASES] for own in ranked]
+    return _refine_phrases(ranked, points, vectors)
 
 
 def _refine_phrases(
     ranked: Sequence[Sequence[KeyPhrase]],
     points: NDArray[np.float32],
     vectors: Vectors,
-    most: int,
 ) -> list[list[KeyPhrase]]:
     """The same, by the vectors of the best; each phrase of the folder is embedded once."""
     import numpy as np
@@ -223,7 +219,7 @@ def _refine_phrases(
             found.append(best)
             continue
         mine = made[[rows[phrase.text] for phrase in best]]
-        found.append(phrases.refine_phrases(best, mine, point, most=most))
+        found.append(phrases.refine_phrases(best, mine, point, most=PHRASES))
     return found
 
 
@@ -348,15 +344,11 @@ def _digest_file(
 ) -> Iterator[DocumentDigest]:
     name = show_name(path, root)
     if isinstance(one, ReadError):
-        left.append(_leave_out(name, one.error))
+        left.append(UnreadDocument(name, one.error))
     elif not any(map(str.isalnum, one.text)):
-        left.append(_leave_out(name, build_textless_error(one)))
+        left.append(UnreadDocument(name, build_textless_error(one)))
     else:
         yield digest_document(one, name=name, vectors=vectors, on_step=on_step)
-
-
-def _leave_out(name: str, error: AnyrigError) -> UnreadDocument:
-    return UnreadDocument(name, one_line(error.message, 300), error.hint)
 
 
 def _index(
@@ -368,11 +360,11 @@ def _index(
     for index, one in enumerate(digests):
         if _real(one.facts.path) == _real(named):
             return index
-    why = next((one for one in left if one.name.endswith(one_line(named.name, 200))), None)
-    raise InvalidInputError(
-        f"{one_line(named.name, 200)} cannot be compared: {why.why if why else 'it was not read'}",
-        hint=(why.hint if why else "") or "Name a file with text in it.",
-    )
+    name = one_line(named.name, 200)
+    error = next((one.error for one in left if one.name.endswith(name)), None)
+    reason = one_line(error.message, 300) if error else "it was not read"
+    hint = (error.hint if error else "") or "Name a file with text in it."
+    raise InvalidInputError(f"{name} cannot be compared: {reason}", hint=hint)
 
 
 def show_name(path: Path, root: Path | None) -> str:

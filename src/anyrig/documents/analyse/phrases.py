@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 _MOST_WORDS = 4
 _SIGNS = (2, 6)  # characters of a phrase in a script without spaces
 _STEP_SENTENCES = 256
+_NEARNESS = 0.3
+"""How much vectors count beside ranks."""
+_DIVERSITY = 0.15
+"""How much a phrase loses for being like one that is taken."""
 _LONGEST_TEXT = 400_000  # characters: a book's phrases show themselves by then
 _BREAK = re.compile(r"[^\s]")
 # Endings of words that are seldom the head of a noun phrase.
@@ -354,8 +358,6 @@ def refine_phrases(
     text: NDArray[np.float32],
     *,
     most: int,
-    nearness: float = 0.3,
-    diversity: float = 0.15,
 ) -> list[KeyPhrase]:
     """The phrases that are near the text and far from each other (maximal marginal relevance).
 
@@ -364,8 +366,6 @@ def refine_phrases(
         vectors: of the phrases, each of length 1.
         text: the vector of the whole text.
         most: how many are wanted.
-        nearness: how much the vectors count beside the ranks.
-        diversity: how much a phrase loses for being like one that is taken.
     """
     import numpy as np
 
@@ -373,13 +373,13 @@ def refine_phrases(
     low, high = float(near.min()), float(near.max())
     scaled = (near - low) / (high - low) if high > low else np.ones_like(near)
     weights = np.sqrt([phrase.score for phrase in phrases])
-    worth = (1.0 - nearness) * weights + nearness * scaled
+    worth = (1.0 - _NEARNESS) * weights + _NEARNESS * scaled
     alike = vectors @ vectors.T
     taken: list[int] = []
     left = list(range(len(phrases)))
     while left and len(taken) < most:
         closest = alike[np.ix_(left, taken)].max(axis=1) if taken else np.zeros(len(left))
-        gains = (1.0 - diversity) * worth[left] - diversity * closest
+        gains = (1.0 - _DIVERSITY) * worth[left] - _DIVERSITY * closest
         taken.append(left.pop(int(gains.argmax())))
     best = max(float(worth[taken[0]]), 1e-9) if taken else 1.0
     return [replace(phrases[n], score=float(worth[n]) / best) for n in taken]

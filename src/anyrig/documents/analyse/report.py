@@ -32,14 +32,6 @@ Cell = tuple[str, str]
 _EDGES = (100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
 _MOST_PERIODS = 36
 _MOST_BARS = 12
-_NAMES = {
-    "en": "English", "es": "Spanish", "fr": "French", "de": "German", "it": "Italian",
-    "pt": "Portuguese", "nl": "Dutch", "ru": "Russian", "zh": "Chinese", "ja": "Japanese",
-    "ar": "Arabic", "la": "Latin", "ca": "Catalan", "pl": "Polish", "sv": "Swedish",
-    "da": "Danish", "no": "Norwegian", "fi": "Finnish", "el": "Greek", "he": "Hebrew",
-    "ko": "Korean", "tr": "Turkish", "uk": "Ukrainian", "cs": "Czech", "hu": "Hungarian",
-    "ro": "Romanian", "hi": "Hindi", "und": "not clear",
-}  # fmt: skip
 
 
 def html(found: Analysis) -> str:
@@ -207,7 +199,7 @@ def _languages(doc: AnalysedDocument) -> str:
 
 def _left(found: Analysis) -> str:
     rows: Iterable[Sequence[tuple[str, str]]] = [
-        [(one.name, ""), (one.why, "")] for one in found.left[:_MOST_ROWS]
+        [(one.name, ""), (one_line(one.error.message, 300), "")] for one in found.left[:_MOST_ROWS]
     ]
     body = _table(["file", "why"], rows)
     return _section("What could not be read", body) if found.left else ""
@@ -280,8 +272,11 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Cell]], kind: str = "") 
 
 
 def _name_language(code: str) -> str:
-    """`Spanish (es)`; the code alone for one without a name here."""
-    return f"{_NAMES[code]} ({code})" if code in _NAMES else code
+    """`Spanish (es)`; the code alone for one without a name."""
+    from babel import Locale
+
+    name = "not clear" if code == "und" else Locale("en").languages.get(code)
+    return f"{name} ({code})" if name else code
 
 
 # -- the map ---------------------------------------------------------------------------------------

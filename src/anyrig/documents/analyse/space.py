@@ -24,13 +24,11 @@ MOST_PASSAGES = 32
 _MOST_TERMS = 3_000
 
 
-def select_passages(
-    document: Document, language: str, most: int = MOST_PASSAGES
-) -> tuple[str, ...]:
+def select_passages(document: Document, language: str) -> tuple[str, ...]:
     """The passages that stand for a document: those of its index, so that vectors are shared."""
     found = [passage.text for passage in split_passages(document, language=language)]
-    if len(found) > most:
-        found = [found[n * len(found) // most] for n in range(most)]
+    if len(found) > MOST_PASSAGES:
+        found = [found[n * len(found) // MOST_PASSAGES] for n in range(MOST_PASSAGES)]
     return tuple(found)
 
 

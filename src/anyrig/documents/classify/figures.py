@@ -90,10 +90,11 @@ class Figures:
     """Labels of which nothing can be said: they have one example, or none that was asked about."""
 
 
-def wilson(right: float, count: int, z: float = 1.96) -> tuple[float, float]:
+def wilson(right: float, count: int) -> tuple[float, float]:
     """The interval of a share by Wilson, which holds for few and for shares near 0 and 1."""
     if not count:
         return 0.0, 1.0
+    z = 1.96
     share, square = right / count, z * z
     middle = (share + square / (2 * count)) / (1 + square / count)
     half = z * math.sqrt(share * (1 - share) / count + square / (4 * count * count))

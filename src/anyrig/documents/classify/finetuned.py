@@ -120,7 +120,7 @@ def open_engine(placement: Placement, *, model: FineTuned) -> TextEngine:
     return TextEngine(network, SequenceHead(model.kind), tokenizer=tokenizer)
 
 
-def find_classifier(folder: Path, *, name: str = "") -> FineTuned:
+def find_classifier(folder: Path) -> FineTuned:
     """The classifier of a folder; InvalidInputError when it is none."""
     config = _read_config(folder)
     names = _labels(config)
@@ -132,7 +132,7 @@ def find_classifier(folder: Path, *, name: str = "") -> FineTuned:
         raise InvalidInputError(f"{folder} has no tokenizer.json", hint=_HINT)
     pad = config.get("pad_token_id")
     return FineTuned(
-        name or folder.name, folder, names, _kind(config, folder),
+        folder.name, folder, names, _kind(config, folder),
         read_max_tokens(folder, count_positions(config)), pad if isinstance(pad, int) else None,
         graph, bool(weights), sum(path.stat().st_size for path in filter(None, (*weights, graph))),
     )  # fmt: skip

@@ -10,7 +10,6 @@ import bisect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from anyrig.documents.entities import marked_names, people
@@ -28,7 +27,7 @@ from anyrig.documents.entities.windows import (
 )
 from anyrig.documents.ordered import run_ordered
 from anyrig.documents.words import is_stop
-from anyrig.work.outcome import ItemOutcome, RunReport
+from anyrig.work.outcome import ItemOutcome
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
 
@@ -136,11 +135,9 @@ class EntityFinder:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def find(
-        self, texts: Iterable[EntityText | str], *, report: RunReport | None = None
-    ) -> Iterator[TextEntities]:
+    def find(self, texts: Iterable[EntityText | str]) -> Iterator[TextEntities]:
         """What each text names, in order."""
-        return run_ordered(texts, self._open, lambda some: self._run(some, report), self._finish)
+        return run_ordered(texts, self._open, self._run, self._finish)
 
     def _open(self, text: EntityText | str) -> tuple[_OpenText, Sequence[NameWindow]]:
         text = EntityText(text) if isinstance(text, str) else text
@@ -152,15 +149,9 @@ class EntityFinder:
             windows = build_windows(known, text.text, self.model.window)
         return _OpenText(plain_text, parts, windows), windows
 
-    def _run(
-        self, windows: Iterator[NameWindow], report: RunReport | None
-    ) -> Iterator[ItemOutcome[Any]]:
-        first = next(windows, None)
-        if first is not None and self._pool is not None:
-            yield from self._pool.run(
-                chain([first], windows), cost=lambda window: window.cost, look_ahead=_LOOK_AHEAD,
-                report=report,
-            )  # fmt: skip
+    def _run(self, windows: Iterator[NameWindow]) -> Iterator[ItemOutcome[Any]]:
+        assert self._pool is not None  # without a model a text has no windows
+        return self._pool.run(windows, cost=lambda window: window.cost, look_ahead=_LOOK_AHEAD)
 
     def _finish(self, opened: _OpenText, outcomes: Sequence[ItemOutcome[Any]]) -> TextEntities:
         text, model = opened.text, self.model

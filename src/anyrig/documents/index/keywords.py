@@ -255,7 +255,6 @@ def build_keyword_query(
     num_passages: int,
     *,
     known: dict[str, Term] | None = None,
-    max_ranked: int = MAX_RANKED,
 ) -> KeywordQuery:
     """What to ask FTS5 for, by how common each word is in this index.
 
@@ -265,7 +264,6 @@ def build_keyword_query(
         languages: of the files, the most frequent first.
         num_passages: in the index.
         known: terms that were looked up before; new ones are added.
-        max_ranked: passages that the rare words may stand in.
     """
     known = {} if known is None else known
     chosen = drop_stop_words(query.words, languages)
@@ -282,7 +280,7 @@ def build_keyword_query(
     common: list[Term] = []
     ranked = 0
     for term in by_rarity[:MAX_TERMS]:
-        if not common and ranked + term.num_passages <= max_ranked:
+        if not common and ranked + term.num_passages <= MAX_RANKED:
             ranked += term.num_passages
             rare.append(term)
         else:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from anyrig.results import fields_to_json, in_json
+
 Point = tuple[float, float]
 Box = tuple[Point, Point, Point, Point]
 """Top left, top right, bottom right, bottom left, as the text is read."""
@@ -22,8 +24,8 @@ class OcrWord:
     """A word, where it stands."""
 
     text: str
-    box: Box
-    confidence: float
+    box: Box = field(metadata=in_json(digits=1))
+    confidence: float = field(metadata=in_json(digits=4))
     """From 0 to 1."""
 
 
@@ -32,8 +34,8 @@ class OcrLine:
     """A line of text; in two columns, each has its own lines."""
 
     text: str
-    box: Box
-    confidence: float
+    box: Box = field(metadata=in_json(digits=1))
+    confidence: float = field(metadata=in_json(digits=4))
     words: tuple[OcrWord, ...] = ()
     block: int = 0
     """Which paragraph or column it belongs to, from 0."""
@@ -48,15 +50,15 @@ class ReadPage:
     height: int
     turned_degrees: int = 0
     """How far it was turned clockwise before it could be read: 0, 90, 180 or 270."""
-    skew_degrees: float = 0.0
+    skew_degrees: float = field(default=0.0, metadata=in_json(digits=2))
     """How far its lines ran down to the right, once it was turned."""
     language: str = ""
     engine: str = ""
     device: str = ""
     """What really computed, in the framework's own word."""
-    cpu_s: float = 0.0
+    cpu_s: float = field(default=0.0, metadata=in_json(digits=3))
     """Seconds of a processor that reading it took, where known."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
     """What was done to the picture before it was read."""
 
     @property
@@ -81,33 +83,9 @@ class ReadPage:
         plain = {"format": FORMAT, **asdict(self)}
         return json.dumps(plain, ensure_ascii=False, separators=(",", ":")).encode()
 
-    def to_json(self, *, words: bool = True) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """For programs: boxes rounded to a tenth of a pixel."""
-        return {
-            "width": self.width, "height": self.height, "turned_degrees": self.turned_degrees,
-            "skew_degrees": round(self.skew_degrees, 2), "language": self.language,
-            "engine": self.engine, "device": self.device, "cpu_s": round(self.cpu_s, 3),
-            "confidence": round(self.confidence, 4),
-            "notes": list(self.notes), "text": self.text,
-            "lines": [_line_json(line, words) for line in self.lines],
-        }  # fmt: skip
-
-
-def _line_json(line: OcrLine, words: bool) -> dict[str, Any]:
-    plain: dict[str, Any] = {
-        "text": line.text, "box": _round_box(line.box), "confidence": round(line.confidence, 4),
-        "block": line.block,
-    }  # fmt: skip
-    if words:
-        plain["words"] = [
-            {"text": w.text, "box": _round_box(w.box), "confidence": round(w.confidence, 4)}
-            for w in line.words
-        ]
-    return plain
-
-
-def _round_box(box: Box) -> list[list[float]]:
-    return [[round(x, 1), round(y, 1)] for x, y in box]
+        return {**fields_to_json(self), "confidence": round(self.confidence, 4), "text": self.text}
 
 
 def page_from_bytes(data: bytes) -> ReadPage:

@@ -18,7 +18,7 @@ from anyrig.documents.ocr.page import ReadPage, page_from_bytes
 from anyrig.documents.ordered import run_ordered
 from anyrig.documents.reading import PageImage, ReadPicture
 from anyrig.storage.keys import CacheKey
-from anyrig.work.outcome import ItemFailure, ItemOutcome, RunReport
+from anyrig.work.outcome import ItemFailure, ItemOutcome
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
 
@@ -103,13 +103,9 @@ class OcrReader:
             page = found.page
             yield ReadPicture(page.text, page.confidence)
 
-    def pages(
-        self, pictures: Iterable[bytes], *, report: RunReport | None = None
-    ) -> Iterator[PageResult]:
+    def pages(self, pictures: Iterable[bytes]) -> Iterator[PageResult]:
         """What came of each picture, in order; pages are cached as they come."""
-        return run_ordered(
-            pictures, self._look_up, lambda some: self._run(some, report), self._finish
-        )
+        return run_ordered(pictures, self._look_up, self._run, self._finish)
 
     def _look_up(self, data: bytes) -> tuple[_OpenPicture, list[PagePicture]]:
         key = self._key(data)
@@ -117,13 +113,9 @@ class OcrReader:
         picture = [PagePicture(bytes(data), self._language)] if cached is None else []
         return _OpenPicture(key, _source_of(data), cached), picture
 
-    def _run(
-        self, pictures: Iterator[PagePicture], report: RunReport | None
-    ) -> Iterator[ItemOutcome[ReadPage]]:
+    def _run(self, pictures: Iterator[PagePicture]) -> Iterator[ItemOutcome[ReadPage]]:
         pool = self._open_pool()
-        yield from pool.run(
-            pictures, cost=lambda _: 1.0, look_ahead=self._look_ahead, report=report
-        )
+        return pool.run(pictures, cost=lambda _: 1.0, look_ahead=self._look_ahead)
 
     def _finish(
         self, opened: _OpenPicture, outcomes: Sequence[ItemOutcome[ReadPage]]

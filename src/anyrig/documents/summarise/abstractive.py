@@ -125,7 +125,6 @@ class AbstractiveSummarizer:
         placed: PlacementPlan,
         environment: Mapping[str, str],
         limits: KnownBatchSizes | None = None,
-        stamp: str = "",
     ) -> None:
         """Start the workers; they load while this goes on."""
         self.model = model
@@ -137,7 +136,6 @@ class AbstractiveSummarizer:
                 environment=environment,
                 fallback=placed.fallback,
                 known_sizes=limits,
-                stamp=stamp,
             )
         )
         self._room = max(16, model.longest - extra - self._count(model.prefix) - 1)
