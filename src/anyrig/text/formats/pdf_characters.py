@@ -477,12 +477,7 @@ def _find_stretches(glyphs: _Glyphs) -> list[_GlyphStretch]:
         )  # fmt: skip
         first_left, first_size = float(left[start]), float(size[start])
         if found and _continues(found[-1], recent, part, first_left, first_size, start, right):
-            last = found[-1]
-            largest = part if part.size > last.size else last
-            found[-1] = _GlyphStretch(
-                [*last.places, (start, end)], min(last.left, part.left),
-                max(last.right, part.right), largest.base, largest.size, part.end_size,
-            )  # fmt: skip
+            found[-1] = _merge_stretches([found[-1], part])
             recent.append((part.base, end))
         else:
             found.append(part)
@@ -506,6 +501,14 @@ def _continues(
     return any(abs(part.base - base) <= 0.15 * size for base, end in recent[-4:] if end > start - 6)
 
 
+def _merge_stretches(parts: Sequence[_GlyphStretch]) -> _GlyphStretch:
+    largest = max(parts, key=lambda one: one.size)
+    return _GlyphStretch(
+        [span for one in parts for span in one.places], min(one.left for one in parts),
+        max(one.right for one in parts), largest.base, largest.size, parts[-1].end_size,
+    )  # fmt: skip
+
+
 def _join_stretches(stretches: list[_GlyphStretch]) -> list[_GlyphStretch]:
     """Stretches on one line without a wide gap are one, whatever order they came in."""
     rows: list[tuple[float, float, list[_GlyphStretch]]] = []
@@ -521,12 +524,7 @@ def _join_stretches(stretches: list[_GlyphStretch]) -> list[_GlyphStretch]:
         here: list[_GlyphStretch] = []
         for one in sorted(row_stretches, key=lambda one: one.left):
             if here and _are_joined(here[-1], one):
-                last = here[-1]
-                largest = one if one.size > last.size else last
-                here[-1] = _GlyphStretch(
-                    [*last.places, *one.places], last.left, max(last.right, one.right),
-                    largest.base, largest.size, one.end_size,
-                )  # fmt: skip
+                here[-1] = _merge_stretches([here[-1], one])
             else:
                 here.append(one)
         joined += _join_justified(here)
@@ -546,14 +544,7 @@ def _join_justified(row: list[_GlyphStretch]) -> list[_GlyphStretch]:
             end += 1
         if end - start < 3:
             end = start + 1
-        here = row[start:end]
-        largest = max(here, key=lambda one: one.size)
-        joined.append(
-            _GlyphStretch(
-                [span for one in here for span in one.places], here[0].left, here[-1].right,
-                largest.base, largest.size, here[-1].end_size,
-            )
-        )  # fmt: skip
+        joined.append(_merge_stretches(row[start:end]))
         start = end
     return joined
 

@@ -211,14 +211,16 @@ def _merge_labels(
     """Levels counted from 1; "Chapter 1" and the title under it are one chapter."""
     ranks = _find_ranks(starts, paragraphs)
     made: list[ChapterStart] = []
+    title = -1
     for start in starts:
-        start = ChapterStart(start.paragraph, ranks[start.paragraph], start.title)
-        last = made[-1] if made else None
-        if last is not None and _is_its_title(last, start, paragraphs):
-            made[-1] = ChapterStart(last.paragraph, last.level, f"{last.title}: {start.title}")
-        else:
-            made.append(start)
-    return [_add_title(start, paragraphs, levels) for start in made]
+        number, text = start.paragraph, start.title
+        if number == title:
+            continue
+        if _has_title_under(paragraphs, number, levels):
+            title = number + 1
+            text = f"{text}: {_join_text(paragraphs[title])}"
+        made.append(ChapterStart(number, ranks[number], text))
+    return made
 
 
 def _find_ranks(starts: list[ChapterStart], paragraphs: Sequence[PdfParagraph]) -> dict[int, int]:
@@ -233,39 +235,17 @@ def _find_ranks(starts: list[ChapterStart], paragraphs: Sequence[PdfParagraph]) 
     return dict.fromkeys(sorts, 1)  # what stands in larger type comes too seldom to be parts
 
 
-def _is_its_title(
-    last: ChapterStart, start: ChapterStart, paragraphs: Sequence[PdfParagraph]
+def _has_title_under(
+    paragraphs: Sequence[PdfParagraph], number: int, levels: dict[int, int]
 ) -> bool:
-    found, after = parse_label(last.title), parse_label(start.title)
-    return (
-        start.paragraph == last.paragraph + 1
-        and found is not None
-        and found.sort in RANK
-        and not found.title
-        and ": " not in last.title
-        and (after is None or after.sort == "named" and found.sort == "chapter")
-        and _page(paragraphs[start.paragraph]) == _page(paragraphs[last.paragraph])
-    )
-
-
-def _add_title(
-    start: ChapterStart, paragraphs: Sequence[PdfParagraph], levels: dict[int, int]
-) -> ChapterStart:
-    """A bare "Chapter 1" takes the smaller heading right under it as its title."""
-    found, after = parse_label(start.title), start.paragraph + 1
-    if (
-        found is None
-        or found.sort not in RANK
-        or found.title
-        or ": " in start.title
-        or after not in levels
-        or parse_label(_join_text(paragraphs[after])) is not None
-        or _page(paragraphs[after]) != _page(paragraphs[start.paragraph])
-    ):
-        return start
-    return ChapterStart(
-        start.paragraph, start.level, f"{start.title}: {_join_text(paragraphs[after])}"
-    )
+    text = _join_text(paragraphs[number])
+    found = parse_label(text)
+    if found is None or found.sort not in RANK or found.title or ": " in text:
+        return False
+    if number + 1 not in levels or _page(paragraphs[number]) != _page(paragraphs[number + 1]):
+        return False
+    under = parse_label(_join_text(paragraphs[number + 1]))
+    return under is None or (under.sort == "named" and found.sort == "chapter")
 
 
 def find_starts_by_outline(

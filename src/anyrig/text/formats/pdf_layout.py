@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -288,42 +288,28 @@ def _cut_chapters(
     blocks: list[Block], starts: Sequence[ChapterStart], extra: dict[int, list[Block]]
 ) -> tuple[Chapter, ...]:
     """Blocks cut into chapters; what belongs to a page stands after what begins on it."""
-    after = _place_page_blocks(blocks, extra)
-    bounds = [*starts, ChapterStart(len(blocks), 1, "")]
-    made: list[Chapter] = []
-    if bounds[0].paragraph or not starts:
-        made.append(Chapter("", _join_blocks(blocks, after, -1, bounds[0].paragraph)))
-    for start, end in zip(bounds, bounds[1:], strict=False):
-        found = _join_blocks(blocks, after, start.paragraph, end.paragraph)
-        if found or start.title:
-            made.append(Chapter(start.title, found, start.level, start.role))
-    if made and made[0].title == "" and not made[0].blocks:
-        made = made[1:]
-    return tuple(made)
-
-
-def _place_page_blocks(
-    blocks: list[Block], extra: dict[int, list[Block]]
-) -> dict[int, list[Block]]:
+    last = {block.page: number for number, block in enumerate(blocks)}
+    after: dict[int, list[Block]] = defaultdict(list)
     """By the number of a paragraph, what stands after it; -1 is before all."""
-    last: dict[int, int] = {}
-    for number, block in enumerate(blocks):
-        last[block.page] = number
-    made: dict[int, list[Block]] = {}
     place = -1
     for page in sorted(extra):
         place = last.get(page, place)
-        made.setdefault(place, []).extend(extra[page])
-    return made
+        after[place] += extra[page]
 
+    def join(start: int, end: int) -> tuple[Block, ...]:
+        numbers = range(-1 if start == 0 < end else start, end)
+        return tuple(
+            each
+            for number in numbers
+            for each in (*blocks[number : number + 1], *after.get(number, ()))
+        )
 
-def _join_blocks(
-    blocks: list[Block], after: dict[int, list[Block]], start: int, end: int
-) -> tuple[Block, ...]:
-    made: list[Block] = []
-    if start <= 0:
-        made += after.get(-1, []) if start < 0 or end > 0 else []
-    for number in range(max(start, 0), end):
-        made.append(blocks[number])
-        made += after.get(number, [])
+    ends = [*(start.paragraph for start in starts), len(blocks)]
+    made = [Chapter("", join(-1, ends[0]))] if ends[0] or not starts else []
+    for start, end in zip(starts, ends[1:], strict=True):
+        found = join(start.paragraph, end)
+        if found or start.title:
+            made.append(Chapter(start.title, found, start.level, start.role))
+    if made and not (made[0].title or made[0].blocks):
+        made = made[1:]
     return tuple(made)
