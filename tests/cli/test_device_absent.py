@@ -198,4 +198,4 @@ def test_a_trainer_in_python_follows_the_rule(caplog: pytest.LogCaptureFixture) 
             _trainer(device=word).open()
         assert "Devices: " in caught.value.hint
     with pytest.raises(DeviceNotFoundError):
-        _trainer(device_ids=[97]).open()
+        _trainer(devices=[97]).open()

@@ -412,8 +412,8 @@ def _(_: Path) -> None:
         assert ran.run.fit.budget_bytes is not None
         return ran.run.fit.budget_bytes
 
-    assert budget(memory_gb=7.5) == 7.5 * GIB
-    assert budget(memory_gb=8.0) == 8 * GIB
+    assert budget(memory_gb=1.5) == 1.5 * GIB  # little: more than is free is no budget
+    assert budget(memory_gb=2.0) == 2 * GIB
     assert budget(memory_fraction=0.4) / budget(memory_fraction=0.2) == pytest.approx(2, rel=0.01)
 
 

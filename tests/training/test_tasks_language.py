@@ -391,7 +391,7 @@ def test_a_folder_that_is_called_like_a_preset_is_asked_about(place: Path) -> No
 
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "train"
-MODULES = "language images config corpus tokens pictures"
+MODULES = "classifier corpus embedding images language pictures texts"
 
 
 def run(name: str, place: Path, steps: int = 0, count: int = 200, **task: Any) -> Any:

@@ -200,7 +200,7 @@ class Trainer:
         metrics: Mapping[str, Metric] | None = None,
         folder: Path | str | None = None,
         resume: bool | str = "auto",
-        device: str | None = None,
+        device: int | str | None = None,
         devices: int | Sequence[int | str] | None = None,
         callbacks: Sequence[Callback] = (),
         loggers: Sequence[Logger] = (),
@@ -233,7 +233,8 @@ class Trainer:
         self._metrics, self._units, self._collate = dict(metrics or {}), units, collate
         self.folder = Path(folder) if folder is not None else None
         self._resume, self._finish_task = resume, finish
-        self._device, self._placement = device, placement
+        self._device = None if device is None else str(device)
+        self._placement = placement
         self._devices = _parse_devices(devices, device, placement)
         self._num_processes = _count_processes(devices, self.environment)
         self._given_group, self._monitor, self.name = group, monitor, name
@@ -1312,7 +1313,7 @@ def _build_config(config: TrainConfig | None, options: Mapping[str, Any]) -> Tra
 
 
 def _parse_devices(
-    devices: int | Sequence[int | str] | None, device: str | None, placement: Placement | None
+    devices: int | Sequence[int | str] | None, device: int | str | None, placement: Placement | None
 ) -> tuple[int | str, ...]:
     """The device of each process; empty where they are only counted."""
     if devices is None:

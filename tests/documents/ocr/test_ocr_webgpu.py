@@ -17,12 +17,12 @@ CODE = """
 import sys
 sys.path[:0] = {paths!r}
 from anyrig.devices.machine import Device, DeviceBackend
-from anyrig.documents.ocr.engine import Sheet
+from anyrig.documents.ocr.engine import PagePicture
 from anyrig.documents.ocr.rapid import Rapid
 from anyrig.placement import Placement
 backend = DeviceBackend("onnx", "webgpu:0", "WebGpuExecutionProvider")
 seat = Placement(Device("x", "gpu", "other", "software"), backend, threads=1)
-(found,) = Rapid(seat).run([Sheet(open({file!r}, "rb").read(), "en")])
+(found,) = Rapid(seat).run([PagePicture(open({file!r}, "rb").read(), "en")])
 print(found.device)
 print(found.text)
 """
