@@ -868,40 +868,30 @@ for _language, _table in TABLES.items():
 
 # Spanish and French
 _SIDES = {
-    "es": (r"(?<=\bal )([NSEO])\b\.?(?= del? )", "norte sur este oeste"),
-    "fr": (r"(?:(?<=\bau )|(?<=\bà l')|(?<=\bà l’))([NSEO])\b\.?(?= d)", "nord sud est ouest"),
-}
-
-
-@per_language(
-    "direction", lambda language: _SIDES[language][0], needs="NSEO", weight=2, at="capital"
-)
-def propose_side(language: str, match: re.Match[str]) -> Proposal:
-    """Al N. de Ávila, au S. de la France."""
-    words = dict(zip("NSEO", _SIDES[language][1].split(), strict=True))
-    return Proposal(v.Abbreviation(words[match[1]]), "abbreviation" if "." in match[0] else "none")
-
-
-_TOWARDS = {
-    "es": (r"(?:(?<=\bdel )|(?<=\bal )|(?<=\bel ))", r"vient|aire|rumbo|sopla|orient|hacia|rola"),
-    "fr": (r"(?:(?<=\bdu )|(?<=\bau )|(?<=\ble )|(?<=\bl')|(?<=\bl’))",
+    "es": (r"(?:(?<=\bdel )|(?<=\bal )|(?<=\bel ))", "norte sur este oeste",
+           r"vient|aire|rumbo|sopla|orient|hacia|rola"),
+    "fr": (r"(?:(?<=\bdu )|(?<=\bau )|(?<=\ble )|(?<=\bl')|(?<=\bl’))", "nord sud est ouest",
            r"vent|souffl|orient|vers|cap|expos|secteur"),
 }  # fmt: skip
+"""What stands before a letter of the compass, what these mean, and what speaks of the wind."""
+_TO_SIDE = LazyPattern(r"\b(?:al|au|à l['’]) ?$")
 
 
 @per_language(
     "direction",
-    lambda language: rf"{_TOWARDS[language][0]}([NSEO])(?=[.,;:!?)]|$)",
+    lambda language: rf"{_SIDES[language][0]}([NSEO])(?:\b\.?(?= d)|(?=[.,;:!?)]|$))",
     needs="NSEO",
     weight=2,
     at="capital",
 )
-def propose_compass(language: str, match: re.Match[str]) -> v.Value | None:
-    """El viento viene del N."""
-    if not re.search(_TOWARDS[language][1], before(match, 60).lower()):
+def propose_side(language: str, match: re.Match[str]) -> Proposal | None:
+    """Al N. de Ávila, au S. de la France, el viento viene del N."""
+    _, names, winds = _SIDES[language]
+    of_place = match.string.startswith(" d", match.end()) and _TO_SIDE.search(before(match, 5))
+    if not of_place and not re.search(winds, before(match, 60).lower()):
         return None
-    words = dict(zip("NSEO", _SIDES[language][1].split(), strict=True))
-    return v.Abbreviation(words[match[1]])
+    words = dict(zip("NSEO", names.split(), strict=True))
+    return Proposal(v.Abbreviation(words[match[1]]), "abbreviation" if "." in match[0] else "none")
 
 
 _VOWELS = frozenset("aeiouyáéíóúüàâèêëîïôöùûœ")

@@ -20,7 +20,7 @@ from anyrig.text.recognizers.common import (
     word_after,
     word_before,
 )
-from anyrig.text.recognizers.languages import TABLES, english
+from anyrig.text.recognizers.languages import ROMANCE, TABLES, english
 from anyrig.text.recognizers.languages.shared import CAPITAL, SMALL
 from anyrig.text.roman_numerals import roman_value
 
@@ -206,16 +206,6 @@ def propose_cve(match: re.Match[str]) -> v.Value:
 def propose_digit_groups(match: re.Match[str]) -> v.Value:
     """Social security, postal codes of America, Britain and Canada."""
     return v.Digits(tuple(group for group in match.groups() if group))
-
-
-@recognizer(
-    "digits",
-    r"(?<![\w.,$£€#-])(\d{4})[ -](\d{4})[ -](\d{4})[ -](\d{4})(?![\w-])",
-    languages=RECOGNIZED_LANGUAGES,
-    weight=2,
-)
-def propose_card(match: re.Match[str]) -> v.Value:
-    return v.Digits(match.groups())
 
 
 @recognizer(
@@ -555,13 +545,6 @@ def propose_airliner(match: re.Match[str]) -> v.Value:
 
 
 @recognizer(
-    "label", r"(?<![\w.,$£€#-])(7[0-8]7)-(\d00|[89]|10)(?![\w%-]|[.,]\d)", needs="-", weight=1.5
-)
-def propose_jet(match: re.Match[str]) -> v.Value:
-    return v.Phrase((v.Label(match[1]), v.Label(match[2])))
-
-
-@recognizer(
     "model",
     r"(?<!\w)(IP|TLS|HTTP|SSL|SMB|NFS)v(\d(?:\.\d)?)(?!\w)",
     needs="v",
@@ -578,19 +561,27 @@ def propose_block(match: re.Match[str]) -> v.Value:
     return v.Label(match[1])
 
 
-@recognizer(
-    "label",
-    r"\b(?:Boeing|Airbus) ([A-Z]?)(\d{3})-(\d{1,4})([A-Z]{1,3})?(?!\w)",
-    weight=1.5,
-    needs=("Boeing", "Airbus"),
-    at="needs",
+_AIRCRAFT = {
+    "en": r"(?:(?<=Boeing )|(?<=Airbus )|"
+    r"(?<![\w.,$£€#-])(?=7[0-8]7-(?:\d00|[89]|10)(?![\w%-]|[.,]\d)))"
+    r"([A-Z]?)(\d{3})-(\d{1,4})([A-Z]{1,3})?(?!\w)",
+    **dict.fromkeys(
+        ROMANCE,
+        r"(?:(?<=Boeing )|(?<=Airbus )|(?<=\b[Uu]n )|(?<=\b[EeLl][le] )|(?<=\b[Dd]el )|"
+        r"(?<=\b[Dd]u ))(A?)(7\d7|3\d0|2\d0)-(\d{2,4})()(?![\w%-]|[.,]\d)",
+    ),
+}
+
+
+@per_language(
+    "label", _AIRCRAFT.__getitem__, languages=RECOGNIZED_LANGUAGES, needs="-", at="any", weight=2
 )
-def propose_aircraft(match: re.Match[str]) -> Proposal:
-    parts: list[v.Value | str] = [v.Letters(match[1])] if match[1] else []
-    parts += [v.Label(match[2]), v.Label(match[3])]
-    if match[4]:
-        parts.append(v.Letters(match[4]))
-    return Proposal(v.Phrase(tuple(parts)), start=match.start(1), weight=2.5)
+def propose_aircraft(language: str, match: re.Match[str]) -> v.Value:
+    """`Boeing 737-800`, `the 747-8`, `un A350-900`."""
+    maker, model, series, kind = match.groups()
+    letters = (v.Letters(maker),) if maker else ()
+    numbers = v.Label(model), v.Label(series)
+    return v.Phrase((*letters, *numbers, *((v.Letters(kind),) if kind else ())))
 
 
 # Sections, forms, keys, screens
@@ -845,12 +836,22 @@ def propose_french_short(match: re.Match[str]) -> v.Value | None:
     return _pairs(match[0]) if called else None
 
 
+_CODES = {
+    "en": r"(?<![\w.,$£€#-])\d{4}(?:[ -]\d{4}){3}(?![\w-])",
+    **dict.fromkeys(
+        ROMANCE,
+        r"(?<![\w.,+-])(?:\d{4}(?:[ -]\d{4}){2,5}|\d{1,5}(?:-\d{1,7}){3,5})(?![\w-]|[.,]\d)",
+    ),
+}
+
+
 @per_language(
     "code",
-    r"(?<![\w.,+-])(?:\d{4}(?:[ -]\d{4}){2,5}|\d{1,5}(?:-\d{1,7}){3,5})(?![\w-]|[.,]\d)",
+    _CODES.__getitem__,
+    languages=RECOGNIZED_LANGUAGES,
     needs=["fourDigits", "-"],
     at="number",
-    weight=1.6,
+    weight=1.7,
 )
 def propose_code(language: str, match: re.Match[str]) -> v.Value:
     """Numbers of cards, accounts and books: digit by digit, in the groups they are written in."""

@@ -40,7 +40,7 @@ from anyrig.text.recognizers.common import (
     word_after,
     word_before,
 )
-from anyrig.text.recognizers.languages import TABLES, english, spanish
+from anyrig.text.recognizers.languages import ROMANCE, TABLES, english, spanish
 from anyrig.text.recognizers.languages.shared import SMALL
 from anyrig.text.recognizers.stops import stop_after
 
@@ -406,11 +406,20 @@ def propose_people(match: re.Match[str]) -> v.Value:
     return v.Label(match[1], "ers")
 
 
-@recognizer(
-    "fraction", r"(?<![\w./])(\d+\.\d+)/(10|5|100|4\.0|4)(?![\w/]|\.\d)", needs="/", weight=1.4
+_MARKED = {
+    "en": r"(?<![\w./])(\d+\.\d+)/(10|5|100|4\.0|4)(?![\w/]|\.\d)",
+    **dict.fromkeys(ROMANCE, rf"{NUMBER_START}(\d{{1,3}}[.,]\d{{1,2}})/(5|10|20|100){NUMBER_END}"),
+}
+_OUT_OF = {"en": "out of", "es": "sobre", "fr": "sur"}
+
+
+@per_language(
+    "fraction", _MARKED.__getitem__, languages=RECOGNIZED_LANGUAGES, needs="/", weight=1.5
 )
-def propose_rating(match: re.Match[str]) -> v.Value:
-    return v.Phrase((parse_number(match[1]), "out of", parse_number(match[2])))
+def propose_mark(language: str, match: re.Match[str]) -> v.Value:
+    """Of a film or a school: 7.5/10, 12,5/20."""
+    marks, most = (parse_amount(one, language=language) for one in match.groups())
+    return v.Phrase((marks, _OUT_OF[language], most))
 
 
 @recognizer(
@@ -458,20 +467,6 @@ def propose_small(match: re.Match[str]) -> v.Value:
 
 
 # Spanish and French
-
-
-@per_language(
-    "label",
-    r"(?:(?<=Boeing )|(?<=Airbus )|(?<=\b[Uu]n )|(?<=\b[EeLl][le] )|(?<=\b[Dd]el )|(?<=\b[Dd]u ))"
-    r"(A?)(7\d7|3\d0|2\d0)-(\d{2,4})(?![\w%-]|[.,]\d)",
-    needs="-",
-    at="any",
-    weight=2,
-)
-def propose_aircraft(language: str, match: re.Match[str]) -> v.Value:
-    """El Boeing 737-800."""
-    letter = (v.Letters("A"),) if match[1] else ()
-    return v.Phrase((*letter, v.Label(match[2]), v.Label(match[3])))
 
 
 _NAMED_BEFORE = LazyPattern(r"[^\s.!?] [A-ZÀ-Ý][\w+#-]* $")
@@ -866,18 +861,6 @@ def propose_scale(language: str, match: re.Match[str]) -> v.Value:
     """Of a map: 1/50 000."""
     number = v.Number(re.sub(r"\D", "", match[1]))
     return v.Phrase((v.Number("1"), _TO[language], number))
-
-
-@per_language(
-    "fraction",
-    rf"{NUMBER_START}(\d{{1,3}}[.,]\d{{1,2}})/(5|10|20|100){NUMBER_END}",
-    needs="/",
-    weight=1.6,
-)
-def propose_mark(language: str, match: re.Match[str]) -> v.Value:
-    """Of a school: 12,5/20."""
-    over = "sobre" if language == "es" else "sur"
-    return v.Phrase((parse_comma_number(match[1]), over, v.Number(match[2])))
 
 
 _DOSES = {"es": "veces", "fr": "fois"}

@@ -141,39 +141,21 @@ def propose_logarithm(match: re.Match[str]) -> v.Value:
     return v.Phrase(("log base", base, "of", of))
 
 
-_PER = {"s": "second", "sec": "second", "min": "minute", "h": "hour", "hr": "hour", "wk": "week"}
+_DIED = {
+    "en": ("died", "died", ""), "es": ("murió en", "murió", "murió en"),
+    "fr": ("mort en", "mort", "mort à"),
+}  # fmt: skip
+"""Before a year, a date, a place."""
 
 
-@recognizer(
-    "rate",
-    r"(?<=[a-z]s)/(s|sec|min|h|hr|wk|[a-z]{3,10}(?<!s))(?![\w/])",
-    needs="/",
-    digits=True,
-    weight=1.5,
-    at="any",
+@per_language(
+    "sign", rf"† ?(?=\d|[{CAPITAL}])", languages=RECOGNIZED_LANGUAGES, needs="†", weight=1.5
 )
-def propose_per(match: re.Match[str]) -> v.Value | None:
-    """Of things that are counted: `60 frames/s`, `2 kids/family`."""
-    if not re.search(r"\d[\d,.]* [a-z]+s$", before(match, 24)):
-        return None
-    return v.Abbreviation(f" per {_PER.get(match[1], match[1])}")
-
-
-_DIED = {"en": "died", "es": "murió en", "fr": "mort en"}
-
-
-@per_language("sign", rf"† ?(?=[{CAPITAL}])", needs="†", weight=1.5)
-def propose_died_at(language: str, match: re.Match[str]) -> v.Value:
-    """Before a place."""
-    return v.Abbreviation("murió en " if language == "es" else "mort à ")
-
-
-@per_language("sign", r"† ?(?=\d)", languages=RECOGNIZED_LANGUAGES, needs="†", weight=1.5)
-def propose_death_sign(language: str, match: re.Match[str]) -> v.Value:
-    """Before a year of death."""
-    plain = re.match(r"\d{4}\b", after(match, 5))
-    words = _DIED[language] if plain else _DIED[language].removesuffix(" en")
-    return v.Abbreviation(f"{words} ")
+def propose_death_sign(language: str, match: re.Match[str]) -> v.Value | None:
+    year, date, place = _DIED[language]
+    rest = after(match, 5)
+    words = place if rest[0].isalpha() else year if re.match(r"\d{4}\b", rest) else date
+    return v.Abbreviation(f"{words} ") if words else None
 
 
 @recognizer("sign", r"#(?=\d)|№ ?(?=\d)|~ ?(?=[\d$£€.])", needs="#№~", weight=1)
@@ -267,24 +249,6 @@ constant(
 )  # fmt: skip
 
 
-@recognizer(
-    "chess",
-    r"(?<!\w)(?<!\w\.)([KQRBN]|[a-h])([a-h]?[1-8]?)x([a-h])([1-8])([+#]?)(?!\w)",
-    languages=("en",),
-    needs="x",
-    weight=2,
-    at="any",
-    digits=True,
-)
-def propose_capture(match: re.Match[str]) -> v.Value:
-    """A move that takes: `Qxd4+`."""
-    piece = _PIECES.get(match[1], match[1])
-    place = tuple(v.Number(one) if one.isdecimal() else one for one in match[2])
-    check = {"+": ("check",), "#": ("mate",)}.get(match[5], ())
-    return v.Phrase((piece, *place, "takes", match[3], v.Number(match[4]), *check))
-
-
-_PIECES = {"K": "king", "Q": "queen", "R": "rook", "B": "bishop", "N": "knight"}
 # Between two airports: JFK–LHR.
 constant("sign", r"(?<=\b[A-Z]{3}) ?– ?(?=[A-Z]{3}\b)", v.Abbreviation(" to "), needs="–", weight=2)
 constant(
@@ -337,13 +301,28 @@ constant(
 )  # fmt: skip
 
 
-@recognizer("rate", r"(?<=[a-z%])/(min|sec|hr|wk|mo|yr|day)\b(?:\.(?![.\w]))?", needs="/", at="any",
-            digits=True, weight=2)  # fmt: skip
+_PERIODS = {
+    "s": "second", "sec": "second", "min": "minute", "h": "hour", "hr": "hour", "day": "day",
+    "wk": "week", "mo": "month", "yr": "year",
+}  # fmt: skip
+
+
+@recognizer(
+    "rate",
+    r"(?<=[a-z%])/(?:(min|sec|hr|wk|mo|yr|day)\b(?:\.(?![.\w]))?|([sh]|[a-z]{3,10}(?<!s)))(?![\w/])",
+    needs="/",
+    at="any",
+    digits=True,
+    weight=2,
+)
 def propose_each(match: re.Match[str]) -> Proposal | None:
-    """Behind what is counted: 60 beats/min, 2%/yr."""
-    if not re.search(r"\d ?(?:%|[a-z]{3,})$", before(match, 24)):
+    """Behind what is counted: `60 beats/min`, `2%/yr`, `2 kids/family`."""
+    counted = r"\d ?(?:%|[a-z]{3,})$" if match[1] else r"\d[\d,.]* [a-z]+s$"
+    if not re.search(counted, before(match, 24)):
         return None
-    return close(v.Abbreviation(f" per {_PERIODS[match[1]]}"), match, digits_follow=False)
+    period = match[1] or match[2]
+    words = f" per {_PERIODS.get(period, period)}"
+    return close(v.Abbreviation(words), match, digits_follow=False)
 
 
 @recognizer(
@@ -357,10 +336,6 @@ def propose_dialled_sign(match: re.Match[str]) -> v.Value:
     return v.Abbreviation(("star" if match[1] == "*" else "pound") + gap)
 
 
-_PERIODS = {
-    "min": "minute", "sec": "second", "hr": "hour", "wk": "week", "mo": "month", "yr": "year",
-    "day": "day",
-}  # fmt: skip
 constant("sign", r"(?<=\w) ?/ ?(?=\w)|(?<=\s)/(?=\s)", v.Sign("/"), needs="/", weight=0.5)
 constant("sign", r"(?<=\d),(?=\d)", v.Abbreviation(", "), needs=",", weight=0.2)
 constant("sign", r"(?<=[A-Za-z]{2})-(?=\d)", v.Abbreviation(" "), needs="-", weight=0.4)
@@ -371,10 +346,14 @@ constant("sign", r"(?<=[A-Za-z]{2})-(?=\d)", v.Abbreviation(" "), needs="-", wei
 
 _PLACE = r"([a-h])([1-8])([+#]?)(?!\w)"
 _MEN = {
+    "en": {"K": "king", "Q": "queen", "R": "rook", "B": "bishop", "N": "knight"},
     "es": {"R": "rey", "D": "dama", "T": "torre", "A": "alfil", "C": "caballo"},
     "fr": {"R": "roi", "D": "dame", "T": "tour", "F": "fou", "C": "cavalier"},
 }
-_TAKES = {"es": ("por", "jaque", "mate"), "fr": ("prend", "échec", "mat")}
+_TAKES = {
+    "en": ("takes", "check", "mate"), "es": ("por", "jaque", "mate"),
+    "fr": ("prend", "échec", "mat"),
+}  # fmt: skip
 _OF_CHESS = LazyPattern(
     r"\d\.(?:\.\.)? ?(?:[RDTACF]?[a-h][1-8]|O-O|0-0)|(?i:ajedrez|blancas|negras|jaque|peón|alfil|"
     r"caballo|échecs|les blancs|les noirs|pion|cavalier)"
@@ -392,12 +371,19 @@ def propose_move_number(language: str, match: re.Match[str]) -> Proposal:
 
 
 @per_language(
-    "chess", rf"(?<!\w)([RDTACF])([a-h]?[1-8]?)(x?){_PLACE}", weight=2, at="capital", digits=True
-)
+    "chess",
+    lambda language: (
+        rf"(?<!\w)(?<!\w\.)([KQRBN]|[a-h])([a-h]?[1-8]?)(x){_PLACE}"
+        if language == "en"
+        else rf"(?<!\w)([RDTACF])([a-h]?[1-8]?)(x?){_PLACE}"
+    ),
+    languages=RECOGNIZED_LANGUAGES, needs=lambda language: "x" if language == "en" else "RDTACF",
+    weight=2, at="any", digits=True,
+)  # fmt: skip
 def propose_move(language: str, match: re.Match[str]) -> v.Value | None:
-    """A man and the place where he goes: Cf3."""
-    man = _MEN[language].get(match[1])
-    if not man or not _OF_CHESS.search(match.string):
+    """A man and the place where he goes or takes: Cf3, `Qxd4+`; in English, what takes."""
+    man = _MEN[language].get(match[1], match[1] if match[1].islower() else "")
+    if not man or (language != "en" and not _OF_CHESS.search(match.string)):
         return None
     takes, check, mate = _TAKES[language]
     from_place = [v.Number(one) if one.isdecimal() else one for one in match[2]]
