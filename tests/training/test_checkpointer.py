@@ -214,7 +214,10 @@ def test_synchronous_is_on_the_disk_at_once(tmp_path: Path) -> None:
         assert steps(checkpointer) == [1]
 
 
-def test_a_failure_surfaces_at_the_next_save_and_training_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("wait", [False, True])
+def test_a_failure_surfaces_at_the_next_save_and_training_goes_on(
+    wait: bool, tmp_path: Path
+) -> None:
     checkpointer = Checkpointer(tmp_path / "c", CheckpointConfig(last=5))
     checkpointer.save(state(1), wait=True)
     moved = tmp_path / "moved"
@@ -225,7 +228,9 @@ def test_a_failure_surfaces_at_the_next_save_and_training_goes_on(tmp_path: Path
     (tmp_path / "c").unlink()
     moved.rename(tmp_path / "c")
     with pytest.raises(StorageError):
-        checkpointer.save(state(3))  # raises for 2, and 3 has begun
+        checkpointer.save(state(3), wait=wait)  # raises for 2, and 3 has begun
+    if wait:
+        assert steps(checkpointer) == [1, 3]
     checkpointer.save(state(4))
     checkpointer.close()
     assert steps(checkpointer) == [1, 3, 4]

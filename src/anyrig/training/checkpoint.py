@@ -205,8 +205,9 @@ class Checkpointer:
             target=self._write, args=(content, self._serial, waited_s), name="checkpoint"
         )
         self._thread.start()
-        if failure is None and wait:
-            failure = self._join()
+        if wait:
+            self._thread.join()  # the state itself is written: the caller may change it only then
+            failure = failure or self._join()
         if failure is not None:
             raise failure
 
