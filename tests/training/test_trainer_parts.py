@@ -233,6 +233,20 @@ def test_a_callback_stops_a_run_with_its_last_checkpoint(tmp_path: Path) -> None
         assert one.fit().resumed_from == 3
 
 
+def test_a_criterion_goes_where_the_model_is() -> None:
+    class Criterion(nn.MSELoss):
+        place: Any = None
+
+        def to(self, place: Any) -> Any:  # type: ignore[override]
+            self.place = place
+            return super().to(place)
+
+    found = Criterion()
+    with trainer(loss=found, changed={"steps": 1}) as one:
+        one.run()
+    assert found.place == torch.device("cpu")
+
+
 # ---------------------------------------------------------------- not finite
 
 

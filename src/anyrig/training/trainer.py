@@ -453,6 +453,9 @@ class Trainer:
 
         config, model = self.config, self.model.to(handle.device)
         set_training_mode(model)
+        for one in (self.loss, getattr(self.loss, "criterion", None)):
+            if isinstance(one, nn.Module):
+                one.to(handle.device)  # weights of classes, say
         run = _OpenRun(config, placement, handle, group, source, model, reasons)
         stack.callback(run.free, own=not isinstance(self._optimizer_like, torch.optim.Optimizer))
         run.policy = self._build_policy(run, stack)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -24,7 +24,6 @@ from anyrig.errors import InvalidInputError
 from anyrig.training.batch import Batch
 from anyrig.training.evaluate import Metric
 from anyrig.training.lora import LoraConfig, adapt, merge_lora, save_lora
-from anyrig.training.losses import TensorLoss
 from anyrig.training.tasks import Task, texts
 from anyrig.training.tasks.texts import Cutter, Ids
 
@@ -149,24 +148,18 @@ def classifier(
         return written
 
     return Task(
-        "classifier", model, _tokenize(cutter, learnt, len(labels)), _build_loss(kind, weights),
-        collate=PaddedCollate(texts.get_pad_token(model)),
+        "classifier", model, _tokenize(cutter, learnt, len(labels)), LabelLoss(kind, weights),
+        collate=partial(_pad_batch, pad=texts.get_pad_token(model)),
         validation=_tokenize(cutter, held, len(labels)) or None,
         metrics=classification_metrics(kind), finish=finish,
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class PaddedCollate:
-    """Rows to a batch, filled up to the longest of them."""
-
-    pad: int
-
-    def __call__(self, rows: Sequence[TokenizedText]) -> Batch:
-        """The batch."""
-        ids, mask = texts.pad_rows([row.ids for row in rows], self.pad)
-        truth = torch.tensor([row.truth for row in rows])
-        return {"input_ids": ids, "attention_mask": mask, "truth": truth}
+def _pad_batch(rows: Sequence[TokenizedText], pad: int) -> Batch:
+    """Rows filled up to the longest of them."""
+    ids, mask = texts.pad_rows([row.ids for row in rows], pad)
+    truth = torch.tensor([row.truth for row in rows])
+    return {"input_ids": ids, "attention_mask": mask, "truth": truth}
 
 
 def check_labels(examples: Sequence[LabelledText], num_labels: int, kind: Kind) -> None:
@@ -200,25 +193,26 @@ def compute_logits(model: nn.Module, batch: Batch) -> Tensor:
     return texts.upcast_half(found.logits)
 
 
-def _build_loss(kind: Kind, weights: Tensor | None) -> TensorLoss:
+class LabelLoss(nn.Module):
     """The mean over texts. Weights have a mean of 1 over the examples, and are not divided by in a
     batch: so a batch in pieces gives what it gives whole.
     """
-    placed: dict[torch.device, Tensor | None] = {}
 
-    def loss(model: nn.Module, batch: Batch) -> Tensor:
+    whole_batch = False
+    weights: Tensor | None
+
+    def __init__(self, kind: Kind, weights: Tensor | None = None) -> None:
+        super().__init__()
+        self.kind = kind
+        self.register_buffer("weights", weights)
+
+    def forward(self, model: nn.Module, batch: Batch) -> Tensor:
         scores = compute_logits(model, batch)
         truth = batch["truth"].to(scores.dtype)
-        if scores.device not in placed:
-            placed[scores.device] = None if weights is None else weights.to(scores.device)
-        weight = placed[scores.device]
-        if kind == "many":
-            return F.binary_cross_entropy_with_logits(scores, truth, pos_weight=weight)
-        each = F.cross_entropy(scores, truth.argmax(1), reduction="none")
-        return (each if weight is None else each * (truth @ weight.to(truth.dtype))).mean()
-
-    loss.whole_batch = False  # type: ignore[attr-defined]
-    return loss
+        weights = None if self.weights is None else self.weights.to(scores.dtype)
+        if self.kind == "many":
+            return F.binary_cross_entropy_with_logits(scores, truth, pos_weight=weights)
+        return F.cross_entropy(scores, truth.argmax(1), weights, reduction="none").mean()
 
 
 def _weigh_labels(

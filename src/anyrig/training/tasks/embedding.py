@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -110,7 +110,7 @@ def embedding(
     cut = _scored_rows if scored else _pair_rows
     return Task(
         "embedding", model, cut(cutter, learnt, prompts), loss,
-        collate=PairCollate(texts.get_pad_token(model), scored),
+        collate=partial(_scored_batch if scored else _pair_batch, pad=texts.get_pad_token(model)),
         validation=cut(cutter, held, prompts) or None,
         metrics={"cosine_error": cosine_error} if scored else {"recall_at_1": recall_at_1},
         finish=finish,
@@ -137,18 +137,6 @@ def _scored_rows(cutter: Cutter, pairs: Sequence[Any], prompts: Mapping[str, str
     others = cutter.rows([passage + one.other for one in pairs])
     scores = [one.score for one in pairs]
     return [ScoredRow(*row) for row in zip(ones, others, scores, strict=True)]
-
-
-@dataclass(frozen=True)
-class PairCollate:
-    """Rows to a batch, filled up to the longest of them."""
-
-    pad: int
-    scored: bool
-
-    def __call__(self, rows: Sequence[Any]) -> Batch:
-        """The batch."""
-        return _scored_batch(rows, self.pad) if self.scored else _pair_batch(rows, self.pad)
 
 
 def _scored_batch(rows: Sequence[ScoredRow], pad: int) -> Batch:

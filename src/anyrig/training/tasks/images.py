@@ -295,7 +295,7 @@ def _preset(presets: Mapping[str, Any], name: str, kind: str) -> Any:
     return presets[name]
 
 
-class PictureLoss:
+class PictureLoss(nn.Module):
     """Cross-entropy as a mean over pictures, with label smoothing and weights of classes.
 
     A weighted batch is divided by its pictures, not by their weights: so a batch computed in parts
@@ -303,34 +303,19 @@ class PictureLoss:
     """
 
     whole_batch = False
+    weights: torch.Tensor | None
 
     def __init__(self, weights: torch.Tensor | None = None, smoothing: float = 0.0) -> None:
-        self.weights = weights
+        super().__init__()
+        self.register_buffer("weights", weights)
         self.smoothing = smoothing
-        self._there: dict[torch.device, torch.Tensor] = {}
 
-    def __call__(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+    def forward(self, model: nn.Module, batch: Batch) -> torch.Tensor:
         """The loss of a batch."""
         logits = model(batch["image"]).float()
-        losses = F.cross_entropy(
-            logits,
-            batch["label"],
-            weight=self._weights(logits.device),
-            label_smoothing=self.smoothing,
-            reduction="none",
-        )
-        return losses.mean()
-
-    def _weights(self, device: torch.device) -> torch.Tensor | None:
-        """Copied to a device once: a copy in each step would wait for it."""
-        if self.weights is None:
-            return None
-        if device not in self._there:
-            self._there[device] = self.weights.to(device)
-        return self._there[device]
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_there": {}}
+        return F.cross_entropy(
+            logits, batch["label"], self.weights, label_smoothing=self.smoothing, reduction="none"
+        ).mean()
 
 
 def accuracy(model: nn.Module, batch: Batch) -> tuple[torch.Tensor, float]:
