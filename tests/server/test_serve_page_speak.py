@@ -107,6 +107,7 @@ def test_pause_seek_and_history_while_it_streams(browser: Browser, axe: str) -> 
         """The speech comes no faster than that: a second of it is 48,000 bytes."""
         conditions = {"offline": False, "latency": 0, "downloadThroughput": bytes_per_s,
                       "uploadThroughput": -1}  # fmt: skip
+        browser.driver.execute_cdp_cmd("Network.enable", {})
         browser.driver.execute_cdp_cmd("Network.emulateNetworkConditions", conditions)
 
     browser.open("/speak")
