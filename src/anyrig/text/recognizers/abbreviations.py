@@ -216,22 +216,6 @@ def propose_life(match: re.Match[str]) -> Proposal | None:
 
 @recognizer(
     "abbreviation",
-    r"(?<![\w.])([Pp]t)\.(?= (?:is|was|has|had|denie[sd]|reports|presents|states|complains|"
-    r"appears|remains|continues|will|underwent|can|cannot|may|must|should|needs|slept|ate|felt|"
-    r"came|went|left|fell|says|said|took|got|began|lost|gave|with|[a-z]{2,}ed)\b)",
-    needs=("pt", "Pt"),
-    weight=1.5,
-)
-def propose_patient(match: re.Match[str]) -> Proposal | None:
-    """A case history: `The pt. denies pain`, but not `2 pt. was`."""
-    if re.search(r"\d ?$", before(match, 3)):
-        return None
-    words = "Patient" if match[1] == "Pt" else "patient"
-    return Proposal(v.Abbreviation(words), stop="abbreviation")
-
-
-@recognizer(
-    "abbreviation",
     r"(?<=\d)[ -]?(?:y\.o\.|y/o|yo)(?= (?:[a-z]|[MF]\b)|[,;)])",
     needs=("y", "yo"),
     digits=True,
@@ -1100,33 +1084,6 @@ def propose_don(match: re.Match[str]) -> v.Value | Proposal | None:
     return Proposal(value, "abbreviation", weight=5 if initials else None)
 
 
-_KEYS = {"min": "minor", "maj": "major"}
-
-
-@recognizer(
-    "abbreviation",
-    r"(?<=\b[A-G] )(min|maj)\b\.?(?=[ ,.;:)]|$)|(?<=[A-G][♯♭#] )(min|maj)\b\.?(?=[ ,.;:)]|$)|"
-    r"(?<=[A-G]-(?:flat) )(min|maj)\b\.?",
-    needs=("min", "maj"),
-    weight=1.6,
-)
-def propose_key_of_music(match: re.Match[str]) -> Proposal:
-    """`in D min., Op. 125`."""
-    words = _KEYS[match[1] or match[2] or match[3]]
-    return close(v.Abbreviation(words), match)
-
-
-@recognizer(
-    "abbreviation",
-    r"(?<![\w.])P\.(?=\s[A-ZÉÈ][a-zà-ÿ]+)",
-    languages=("fr",), weight=1.5, at="capital",
-)  # fmt: skip
-def propose_father(match: re.Match[str]) -> v.Value | Proposal | None:
-    if not re.search(r"\b(?:[Ll]e|[Aa]u|[Dd]u|[Uu]n) $", before(match, 6)):
-        return None
-    return Proposal(v.Abbreviation("père"), "abbreviation")
-
-
 @recognizer(
     "abbreviation",
     rf"(?<!\w)({one_of(spanish.WOMENS_TITLES)})(?= ([A-ZÁÉÍÓÚ][{SMALL}]+)(?: ([A-ZÁÉÍÓÚ]))?)",
@@ -1140,17 +1097,6 @@ def propose_title_of_woman(match: re.Match[str]) -> v.Value | Proposal | None:
         return None
     words = capitalize(spanish.WOMENS_TITLES[match[1]], match)
     return Proposal(v.Abbreviation(words), "abbreviation")
-
-
-@recognizer(
-    "abbreviation",
-    r"(?<!\w)(?:(?<=\b[Ll]es )nos|(?<=\baux )nos|(?<=\bdes )nos|"
-    r"[Nn]os(?= \d+(?:, \d+)*(?: et | à |-|\u2013)\d+(?! [a-zà-ÿ]|\d)))(?= \d)",
-    languages=("fr",), needs=("nos",), weight=1.5,
-)  # fmt: skip
-def propose_number_sign(match: re.Match[str]) -> v.Value:
-    """Nos 8 enfants are ours; les nos 8 et 9 are numbers."""
-    return v.Abbreviation(capitalize("numéros", match))
 
 
 @per_language("abbreviation", r"(?<!\w)etc\.{3,}", needs=("etc",), weight=2)

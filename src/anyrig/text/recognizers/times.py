@@ -636,18 +636,16 @@ def propose_half_past(match: re.Match[str]) -> v.Value | None:
 _FRENCH_HOUR = r"(?<![\w:.,/])([01]?\d|2[0-4])\s?[hH]"
 
 
-@recognizer("time", rf"{_FRENCH_HOUR}\s?([0-5]\d)(?![\w/])", languages=("fr",), weight=1.2)
-def propose_french_time(match: re.Match[str]) -> v.Value:
-    return v.Time(int(match[1]), int(match[2]))
-
-
 @recognizer(
     "time",
+    rf"{_FRENCH_HOUR}\s?([0-5]\d)(?![\w/])()|"
     r"(?<![\w:.,/])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:]| \d{3})(?:\s?h(?:eures)?\b)?",
-    languages=("fr",), needs=":", weight=1.2,
+    languages=("fr",), weight=1.2,
 )  # fmt: skip
-def propose_french_colon(match: re.Match[str]) -> v.Value:
-    return v.Time(int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
+def propose_french_time(match: re.Match[str]) -> v.Value:
+    """14 h 30, 14:30:05."""
+    hour, minute, second = match.groups()[:3] if match[1] else match.groups()[3:]
+    return v.Time(int(hour), int(minute), int(second) if second else None)
 
 
 @recognizer(

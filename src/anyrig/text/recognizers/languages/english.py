@@ -692,5 +692,12 @@ SHORT_FORMS = (
         rest=r"(?= ?\d+[A-Z]?(?:\(|[-–]\d+ of| of the))"),
     ShortForm({"hx": "history", "dx": "diagnosis", "Hx": "History", "Dx": "Diagnosis"},
         rest=r"(?= of|:)"),
+    ShortForm({"pt.": "patient", "Pt.": "Patient"}, lead=r"(?<!\d )(?<!\d)",
+        rest=r"(?= (?:is|was|has|had|denie[sd]|reports|presents|states|complains|appears|remains|"
+        r"continues|will|underwent|can|cannot|may|must|should|needs|slept|ate|felt|came|went|left|"
+        r"fell|says|said|took|got|began|lost|gave|with|[a-z]{2,}ed)\b)"),
+    ShortForm({"min.": "minor", "min": "minor", "maj.": "major", "maj": "major"},
+        lead=r"(?:(?<=\b[A-G] )|(?<=[A-G][♯♭#] )|(?<=[A-G]-flat ))", rest=r"(?=[ ,.;:)]|$)",
+        ends="any", weight=1.6),
 )  # fmt: skip
 """In the order in which they are tried."""

@@ -597,5 +597,9 @@ SHORT_FORMS = (
         rest=r"(?= ?:)"),
     ShortForm(REPUBLICAN_MONTHS, lead=behind(r"\d"), rest=r"(?= an\b)", weight=1.6),
     ShortForm({"ex.": "exemple"}, rest=r"(?= ?:| (?-i:[a-zà-ÿ]))", weight=1, any_case=True),
+    ShortForm({"P.": "père"}, lead=_RANKED, rest=r"(?=\s[A-ZÉÈ][a-zà-ÿ]+)"),
+    ShortForm({"nos": "numéros"}, lead=behind(r"\b[Ll]es", r"\baux", r"\bdes"), rest=r"(?= \d)"),
+    ShortForm({"nos": "numéros", "Nos": "Numéros"},
+        rest=r"(?= \d+(?:, \d+)*(?: et | à |-|\u2013)\d+(?! [a-zà-ÿ]|\d))"),
 )  # fmt: skip
 """In the order in which they are tried."""
