@@ -578,6 +578,7 @@ _REGIONS = (
 
 @recognizer(
     "direction",
+    r"(?<=\d )([NSEW]) (?=(?:[A-Z][\w'-]+|\d+(?:st|nd|rd|th)) (?:St|Ave|Rd|Blvd|Dr|Ln)\b)|"
     rf"\b([NSEW])\. (?=(?:{_REGIONS})\b|(?:(?:[A-Z][\w'-]+|\d+(?:st|nd|rd|th)) "
     rf"){{1,3}}(?:St|Ave|Rd|Blvd|Dr|Ln|Street|"
     r"Avenue|Road|Drive|Lane|Boulevard|Way|Pkwy|Hwy)\b|\d+(?:st|nd|rd|th)\b)",
@@ -585,20 +586,11 @@ _REGIONS = (
     weight=1.7,
 )
 def propose_direction(match: re.Match[str]) -> Proposal:
-    words = _DIRECTIONS[match[1]]
-    if match[1] == "N" and after(match, 7) == "Ireland":
+    words = _DIRECTIONS[match[0][0]]
+    stop: Stop = "abbreviation" if match[0][1] == "." else "none"
+    if match[0][0] == "N" and after(match, 7) == "Ireland":
         words = "Northern"
-    return Proposal(v.Abbreviation(words), end=match.end() - 1, stop="abbreviation")
-
-
-@recognizer(
-    "direction",
-    r"(?<=\d )([NSEW]) (?=(?:[A-Z][\w'-]+|\d+(?:st|nd|rd|th)) (?:St|Ave|Rd|Blvd|Dr|Ln)\b)",
-    needs=_DIRECTIONS,
-    weight=1.7,
-)
-def propose_bare_direction(match: re.Match[str]) -> Proposal:
-    return Proposal(v.Abbreviation(_DIRECTIONS[match[1]]), end=match.end() - 1)
+    return Proposal(v.Abbreviation(words), stop, end=match.end() - 1)
 
 
 _MOVING = LazyPattern(
@@ -625,18 +617,21 @@ _ROAD = LazyPattern(r"(?:\b(?:Hwy|Rte|Rt|Highway|Route|US|Road|Interstate)\.? |\
 
 @recognizer(
     "direction",
-    r"(?<= )([NSEW])(?:\.(?= (?:of|on|along|to|via|at|from|until|toward)\b)|(?= of [A-Za-z]))",
+    r"(?<= )([NSEW])(?:\.(?= (?:of|on|along|to|via|at|from|until|toward)\b)|(?= of [A-Za-z]))|"
+    r"(?<=\d )([NSEW])(?:\.(?=[,;:)]| [a-z]))?"
+    r"(?=[,;:!?)]|\.?$|\.? (?:[A-Z(]|at|to|toward|near|past|until|and|or|for|is|was))",
     needs=_DIRECTIONS,
     weight=1.6,
 )
 def propose_direction_from_place(match: re.Match[str]) -> Proposal | None:
-    """`5 km N of the lake`, `0.5 mi. E. on Oak`, `Hwy. 101 S. to Calle`."""
+    """`5 km N of the lake`, `0.5 mi. E. on Oak`, `Hwy. 101 S. to Calle`, `I-95 N`."""
     lead = before(match, 24)
-    turned = "." in match[0] and _MOVING.search(lead)
-    if not turned and not _DISTANCE.search(lead[-16:]) and not _ROAD.search(lead):
+    moved = match[1] and "." in match[0] and _MOVING.search(lead)
+    far = match[1] and _DISTANCE.search(lead[-16:])
+    if not (moved or far or _ROAD.search(lead)):
         return None
     stop: Stop = "abbreviation" if match[0].endswith(".") else "none"
-    return Proposal(v.Abbreviation(_DIRECTIONS[match[1]].lower()), stop=stop)
+    return Proposal(v.Abbreviation(_DIRECTIONS[match[0][0]].lower()), stop=stop)
 
 
 _STREET_BEFORE = LazyPattern(
@@ -667,22 +662,6 @@ def propose_part_of_place(match: re.Match[str]) -> Proposal | None:
     if place is None or place[2] or place[1].lower() in _STARTERS:
         return None
     return Proposal(v.Abbreviation(_DIRECTIONS[match[1]]), stop="abbreviation")
-
-
-@recognizer(
-    "direction",
-    r"(?<=\d )([NSEW])(?:\.(?=[,;:)]| [a-z]))?"
-    r"(?=[,;:!?)]|\.?$|\.? (?:[A-Z(]|at|to|toward|near|past|until|and|or|for|is|was))",
-    needs=_DIRECTIONS,
-    weight=1.5,
-)
-def propose_side_of_road(match: re.Match[str]) -> Proposal | None:
-    """`I-95 N`, `Hwy. 101 S`."""
-    road = _ROAD.search(before(match, 24))
-    if not road:
-        return None
-    stop: Stop = "abbreviation" if match[0].endswith(".") else "none"
-    return Proposal(v.Abbreviation(_DIRECTIONS[match[1]].lower()), stop=stop)
 
 
 @recognizer("direction", r"(?<= )([NS]{1,2}[EW]|[EW][NS][EW])(?!\w)", needs=_CORNERS, weight=1.3)

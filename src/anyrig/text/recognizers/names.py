@@ -227,22 +227,14 @@ def propose_zip(match: re.Match[str]) -> v.Value | None:
 
 @recognizer(
     "postcode",
-    rf"(?:{one_of([*english.SHORT_STATES, *english.DOTTED_STATES])})\.? (\d{{5}})(?![\d,])",
-    at="capital",
-)
-def propose_zip_after_state(match: re.Match[str]) -> Proposal:
-    return Proposal(v.Digits((match[1],)), start=match.start(1), weight=1.5)
-
-
-@recognizer(
-    "postcode",
+    rf"(?:{one_of([*english.SHORT_STATES, *english.DOTTED_STATES])})\.? (\d{{5}})(?![\d,])|"
     r"(?<=, )(?:NYC|[A-Z][a-z]+(?: [A-Z][a-z]+)?) (\d{5})(?=[.,;]|$)",
-    weight=1.5,
     at="capital",
 )
-def propose_zip_after_city(match: re.Match[str]) -> Proposal | None:
-    """34th Fl., NYC 10118; no year or amount has five digits behind a place at an address's end."""
-    return Proposal(v.Digits((match[1],)), start=match.start(1), weight=1.5)
+def propose_zip_after_place(match: re.Match[str]) -> Proposal:
+    """Behind a state, and behind a city at the end of an address: `34th Fl., NYC 10118`."""
+    start = match.end() - 5
+    return Proposal(v.Digits((match[0][-5:],)), start=start, weight=1.5)
 
 
 @recognizer(
@@ -525,23 +517,15 @@ def propose_house(match: re.Match[str]) -> v.Value:
 
 @recognizer(
     "label",
-    r"(?:(?<=\b[Aa] )|(?<=\b[Aa]n ))(911|928|356|924|944)"
-    r"(?=[,.;:]|$| (?:[A-Z]|and\b|or\b|that\b|is\b|was\b))",
-    weight=1.3,
+    r"(?:(?<=\b[Aa] )|(?<=\b[Aa]n ))(?:911|928|356|924|944)()"
+    r"(?=[,.;:]|$| (?:[A-Z]|and\b|or\b|that\b|is\b|was\b))|"
+    r"(?<=\b(?:[Tt]he|his|her) )7[0-8]7(s)?(?![\w,%]|\.\d)(?! (?!was|is|has)[a-z]+s\b)|"
+    r"(?<![\w.,$#-])(?:\d{1,2}00(?= block\b)|\d{3}(?= plans?\b))",
+    weight=1.5,
 )
-def propose_car(match: re.Match[str]) -> v.Value:
-    """A model without its make: `a 911, an M3`."""
-    return v.Label(match[1])
-
-
-@recognizer(
-    "label",
-    r"(?<=\b(?:[Tt]he|his|her) )(7[0-8]7)(s)?(?![\w,%]|\.\d)(?! (?!was|is|has)[a-z]+s\b)",
-    needs="7",
-    weight=1,
-)
-def propose_airliner(match: re.Match[str]) -> v.Value:
-    return v.Label(match[1], match[2] or "")
+def propose_bare_model(match: re.Match[str]) -> v.Value:
+    """A thing without its make: `a 911`, `the 747s`; a block or a plan: `the 1200 block`."""
+    return v.Label(match[0].rstrip("s"), match[2] or "")
 
 
 @recognizer(
@@ -554,11 +538,6 @@ def propose_airliner(match: re.Match[str]) -> v.Value:
 def propose_protocol(match: re.Match[str]) -> v.Value:
     """`IPv4`."""
     return v.Phrase((v.Letters(f"{match[1]}V"), v.Version(tuple(match[2].split(".")))))
-
-
-@recognizer("label", r"(?<![\w.,$#-])(\d{1,2}00(?= block\b)|\d{3}(?= plans?\b))", weight=1.5)
-def propose_block(match: re.Match[str]) -> v.Value:
-    return v.Label(match[1])
 
 
 _AIRCRAFT = {
