@@ -175,6 +175,19 @@ def test_each_process_of_a_machine_has_a_gpu_of_its_own(machine: Callable[..., M
         assert sorted(names) == sorted(one.name for one in pair.gpus)
 
 
+def test_processes_on_one_device_share_its_memory(machine: Callable[..., Machine]) -> None:
+    one = machine("no-gpu")
+    whole, *shared = (
+        choose_placement(TrainConfig(), word, machine=one, **options).budget_bytes
+        for word, options in (
+            (None, {}), ("cpu", {"num_processes": 2}),
+            (None, {"num_processes": 2, "devices": ["cpu", "cpu"], "local_rank": 1}),
+        )
+    )  # fmt: skip
+    assert whole is not None
+    assert shared == [whole // 2, whole // 2]
+
+
 def test_a_launcher_that_started_too_few_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_PORT": "1"}
     data = torch.utils.data.TensorDataset(torch.randn(8, 2), torch.randn(8, 1))

@@ -357,8 +357,13 @@ def merge_settings(rig: Rig, request: TrainingRequest, table: Mapping[str, Any])
 # -- where it trains -------------------------------------------------------------------------------
 
 
-def place_training(rig: Rig, request: TrainingRequest, settings: Mapping[str, Any]) -> Placement:
-    """The device, ready for torch: the allocator's variables are set, the self-test is done."""
+def place_training(
+    rig: Rig, request: TrainingRequest, settings: Mapping[str, Any], *, num_sharing: int = 1
+) -> Placement:
+    """The device, ready for torch: the allocator's variables are set, the self-test is done.
+
+    `num_sharing` processes train on it.
+    """
     from anyrig.training.config import training_workload
 
     memory_gb = settings.get("memory_gb") or None
@@ -371,7 +376,7 @@ def place_training(rig: Rig, request: TrainingRequest, settings: Mapping[str, An
         profile=request.profile or rig.settings.compute.profile,
         memory_gb=memory_gb,
         memory_fraction=None if memory_gb else settings.get("memory_fraction") or None,
-        workers_per_device=1,
+        workers_per_device=num_sharing,
     )
     plan = place(rig, rig.choose_device(options), training_workload(options.precision), options)
     placement = _limit_threads(plan.placements[0], rig.environment)

@@ -23,7 +23,6 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
 from queue import Queue
-from typing import TYPE_CHECKING
 
 from anyrig.app import training
 from anyrig.app.rig import Rig
@@ -33,9 +32,6 @@ from anyrig.events import Event, OnEvent, WarningEvent
 from anyrig.options import request_from_json, request_to_json
 from anyrig.training import runs
 from anyrig.training.runs import Run, TrainingResult
-
-if TYPE_CHECKING:
-    from anyrig.placement import Placement
 
 log = logging.getLogger(__name__)
 _CHANNEL_VARIABLE = "ANYRIG_TRAINING_CHANNEL"
@@ -95,27 +91,11 @@ def main(words: Sequence[str]) -> int:
         )  # fmt: skip
         request = request_from_json(TrainingRequest, {**arguments["request"], "device": device})
         run = runs.open_run(Path(arguments["run"]))
-        placement = divide_placement(
-            training.place_training(rig, request, run.train), devices.count(device),
-            rig.machine.cpu.cores_usable,
-        )  # fmt: skip
+        placement = training.place_training(
+            rig, request, run.train, num_sharing=devices.count(device)
+        )
         training.train_in_process(run, placement, rig.environment, on_event)
     return 0
-
-
-def divide_placement(placement: Placement, num_processes: int, cores: float) -> Placement:
-    """The share of one of several processes on the same device."""
-    if num_processes < 2:
-        return placement
-    budget = placement.budget_bytes
-    threads = max(1, int(cores) // num_processes)
-    reason = f"shared by {num_processes} processes, {threads} threads each"
-    return replace(
-        placement,
-        threads=threads,
-        budget_bytes=budget // num_processes if budget is not None else None,
-        reasons=(*placement.reasons, reason),
-    )
 
 
 # -- events ----------------------------------------------------------------------------------------

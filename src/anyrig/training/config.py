@@ -481,14 +481,14 @@ def training_workload(precision: str = "auto") -> Workload:
     return dataclasses.replace(_WORKLOAD, precisions=("fp8", *_WORKLOAD.precisions))
 
 
-def placement_options(config: TrainConfig) -> PlacementOptions:
+def _build_placement_options(config: TrainConfig, num_sharing: int) -> PlacementOptions:
     # Weights in bf16 meet activations in bf16, whatever would be faster without them.
     half = config.half_weights and config.precision == "auto"
     return PlacementOptions(
         precision="bf16" if half else config.precision,
         memory_gb=config.memory_gb or None,
         memory_fraction=config.memory_fraction or None,
-        workers_per_device=1,
+        workers_per_device=num_sharing,
     )
 
 
@@ -526,12 +526,13 @@ def choose_placement(
     requests = [DeviceRequest(word, "flag")] if word else []
     particular = word is not None and not parse_kind(word)
     choice = choose_device(machine, requests, strict=particular)
+    num_sharing = devices.count(devices[local_rank]) if devices else num_processes
     if num_processes > 1 and not particular:
         others = choose_devices(machine, choice)
         choice = dataclasses.replace(choice, devices=(others[local_rank % len(others)],))
-    found = plan_placement(
-        machine, choice, training_workload(config.precision), placement_options(config)
-    )
+        num_sharing = -(-num_processes // len(others))
+    options = _build_placement_options(config, num_sharing)
+    found = plan_placement(machine, choice, training_workload(config.precision), options)
     for warning in (*choice.warnings, *found.warnings) if local_rank == 0 else ():
         log.warning("%s", warning)
     return found.placements[0]
