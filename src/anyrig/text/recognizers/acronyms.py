@@ -191,16 +191,17 @@ def propose_model_code(match: re.Match[str]) -> v.Value:
 
 
 @recognizer(
-    "model", r"(?<![\w&-])(i)([3579]|\d\d)(?=[ ,.;:)]|$)", needs="0123456789", weight=1, at="word"
+    "model",
+    r"(?<![\w&-])i(?:([3579])-(\d{4,5})([A-Z]{1,2})?(?!\w)|([3579]|\d\d)(?=[ ,.;:)]|$))",
+    needs="0123456789",
+    weight=2,
+    at="word",
 )
-def propose_small_letter(match: re.Match[str]) -> v.Value:
-    return v.Phrase((v.Letters(match[1]), v.Label(match[2])))
-
-
-@recognizer("model", r"(?<![\w&-])(i)([3579])-(\d{4,5})([A-Z]{1,2})?(?!\w)", weight=2, at="word")
 def propose_processor(match: re.Match[str]) -> v.Value:
-    parts: list[v.Value | str] = [v.Letters("i"), v.Label(match[2]), v.Label(match[3])]
-    return v.Phrase((*parts, v.Letters(match[4])) if match[4] else tuple(parts))
+    """`i7`, `i7-9700K`."""
+    numbers = tuple(v.Label(one) for one in match.group(1, 2, 4) if one)
+    kind = (v.Letters(match[3]),) if match[3] else ()
+    return v.Phrase((v.Letters("i"), *numbers, *kind))
 
 
 @recognizer("acronym", r"(?<![\w&])([A-Z]{2,5})-([A-Z]{1,5})(?![\w&-])", needs="-", weight=1.1)
@@ -362,15 +363,18 @@ def propose_grade_letter(match: re.Match[str]) -> v.Value | None:
 
 @recognizer(
     "letter",
-    rf"\b(?:[a-z]+ |{NAMED}|Series )"
-    r"(?:(A)(?= [a-z]|[,;:)])|([A-Z])(?=[.!?][\"')\]]*(?:$|\s)))",
+    rf"\b(?:(?:[a-z]+ |{NAMED}|Series )"
+    r"(?:(A)(?= [a-z]|[,;:)])|([A-Z])(?=[.!?][\"')\]]*(?:$|\s)))|"
+    r"(A)(?= (?:is|was|stands|equals|comes|means|rhymes) ))",
     needs="ABCDEFGHIJKLMNOPQRSTUVWXYZ",
     weight=1.1,
     at="word",
 )
 def propose_single_letter(match: re.Match[str]) -> Proposal | None:
-    """A letter that names something, and one that ends a sentence: plan A, vitamin C."""
-    letter = 1 if match[1] else 2
+    """A letter that names something, and one that ends a sentence: plan A, vitamin C, A is for
+    apple.
+    """
+    letter = match.lastindex or 1
     return Proposal(v.Letters(match[letter]), start=match.start(letter))
 
 
@@ -388,14 +392,6 @@ def propose_last_letter(match: re.Match[str]) -> Proposal | None:
     if follows.kind != "nothing" and not opens:
         return None
     return Proposal(v.Letters(match[1]), start=match.start(1))
-
-
-@recognizer(
-    "letter", r"\bA(?= (?:is|was|stands|equals|comes|means|rhymes) )", needs="A", at="capital"
-)
-def propose_letter_as_subject(match: re.Match[str]) -> v.Value:
-    """A is for apple."""
-    return v.Letters("A")
 
 
 # Spanish and French

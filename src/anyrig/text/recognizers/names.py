@@ -346,32 +346,23 @@ _HOST = LazyPattern(
     r"\b(?:Python|Java|Node|Ruby|PHP|Perl|Django|Linux|Ubuntu|Debian|Android|iOS|macOS|"
     r"Windows|kernel|Go|Rust|Postgres|"
     r"PyTorch|CUDA|Bluetooth|USB|HTTP|TLS|SSL|HDMI|PCIe|OpenGL|Unicode|Chrome|Firefox) "
-    r"(?:[<>=~!]=? ?)?v?(\d{1,3}\.\d{1,3})(?![\w]|\.\d)",
-    needs=".",
-    weight=1.3,
-    at="word",
-)
-def propose_software(match: re.Match[str]) -> Proposal:
-    return Proposal(v.Version(tuple(match[1].split("."))), start=match.start(1), weight=2)
-
-
-@recognizer(
-    "version",
+    r"(?:[<>=~!]=? ?)?v?(\d{1,3}\.\d{1,3})(?![\w]|\.\d)|"
     r"(?:\b[Vv]ersions?\b[^.;:\d]{0,24}(?:\d+(?:\.\d+)+[^.;:\d]{0,8}){0,3}?|"
     r"(?:\b(?:in|on|with|to|since|needs?|requires?|using|under|than|before|after|install|and|or|"
     r"of|via) )"
     r"(?!(?:Exhibit|Group|Lot|Euro|Dow|Section|Article)\b)[A-Z][A-Za-z]{2,}[ -])"
-    r"(\d{1,2}\.\d\d)(?![\w%]|\.\d| ?(?:[-–—] ?\d|percent|million|billion|[a-z]{1,3}[/²³])\b)",
+    r"((?!0)\d{1,2}\.\d\d)(?![\w%]|\.\d| ?(?:[-–—] ?\d|percent|million|billion|[a-z]{1,3}[/²³])\b)",
     needs=".",
     weight=1.3,
     at="word",
 )
-def propose_release(match: re.Match[str]) -> Proposal | None:
-    """A version with two digits behind its point: `versions before 1.32`, `in Automake 1.12`."""
-    unit = word_after(match)
-    if unit in english.UNITS or match[1].startswith("0"):
+def propose_software(match: re.Match[str]) -> Proposal | None:
+    """`Python 3.12`; two digits behind the point: `versions before 1.32`, `in Automake 1.12`."""
+    if match[2] and word_after(match) in english.UNITS:
         return None
-    return Proposal(v.Version(tuple(match[1].split("."))), start=match.start(1), weight=2)
+    version = match[1] or match[2]
+    start = match.end() - len(version)
+    return Proposal(v.Version(tuple(version.split("."))), start=start, weight=2)
 
 
 @recognizer(

@@ -177,26 +177,15 @@ def propose_name(match: re.Match[str]) -> Proposal | None:
 
 @recognizer(
     "roman",
-    r"(?<![\w.&-])([IVXL]{2,})(?=(?:th)? (century|centuries|Century|Olympi))",
+    r"(?<![\w.&-])(?:([IVX]{2,6}|[VX])(?:st|nd|rd|th)(?!\w)|"
+    r"([IVXL]{2,})(?=(?:th)? (?:century|centuries|Century|Olympi)))",
     needs="IVXL",
     weight=2,
     at="capital",
 )
 def propose_century(match: re.Match[str]) -> v.Value | None:
-    number = roman_value(match[1])
-    return v.Roman(number, ordinal=True) if number else None
-
-
-@recognizer(
-    "roman",
-    r"(?<![\w.&-])([IVX]{2,6}|[VX])(?:st|nd|rd|th)(?!\w)",
-    needs="IVX",
-    weight=1.6,
-    at="capital",
-)
-def propose_numeral_with_ending(match: re.Match[str]) -> v.Value | None:
-    """An ending makes it an ordinal by itself: the XIVth."""
-    number = roman_value(match[1])
+    """Before a century, and where an ending makes it an ordinal by itself: the XIVth."""
+    number = roman_value(match[1] or match[2])
     return v.Roman(number, ordinal=True) if number else None
 
 

@@ -43,9 +43,10 @@ def _address(match: re.Match[str], address: str, offset: int) -> Proposal | None
 
 @recognizer(
     "web",
-    r"(?<![\w@])(?:(?:https?|ftp)://|www\.)[^\s<>\"{}|^`]{1,2000}",
+    r"(?<![\w@])(?:(?:https?|ftp)://|www\.)[^\s<>\"{}|^`]{1,2000}|"
+    r"\blocalhost:\d{2,5}\b(?:/[^\s<>\"]{0,200})?",
     languages=RECOGNIZED_LANGUAGES,
-    needs="/wW",
+    needs="/wW:",
     flags=re.IGNORECASE,
     weight=3,
 )
@@ -67,17 +68,6 @@ def propose_domain(match: re.Match[str]) -> Proposal | None:
 
 
 @recognizer(
-    "web",
-    r"\blocalhost:\d{2,5}\b(?:/[^\s<>\"]{0,200})?",
-    languages=RECOGNIZED_LANGUAGES,
-    needs=":",
-    weight=3,
-)
-def propose_local(match: re.Match[str]) -> Proposal | None:
-    return _address(match, match[0], 0)
-
-
-@recognizer(
     "email",
     r"(?<![\w.+-])(?:mailto:)?([\w.+%-]{1,64}@"
     r"(?:[A-Za-z0-9-]{1,63}\.){1,5}[A-Za-z]{2,24})(?![\w-])",
@@ -89,14 +79,11 @@ def propose_email(match: re.Match[str]) -> v.Value:
     return v.Web(match[1])
 
 
-@recognizer("handle", r"(?<![\w@.])@([A-Za-z_]\w{1,40})", needs="@", weight=1.5)
+@recognizer(
+    "handle", r"(?<![\w@.])@([A-Za-z_]\w{1,40})|(?<![\w&])#([A-Za-z]\w*)", needs="@#", weight=1.5
+)
 def propose_handle(match: re.Match[str]) -> v.Value:
-    return v.Phrase(("at", v.Identifier(match[1])))
-
-
-@recognizer("hashtag", r"(?<![\w&])#([A-Za-z]\w*)", needs="#", weight=1.5)
-def propose_hashtag(match: re.Match[str]) -> v.Value:
-    return v.Phrase(("hashtag", v.Identifier(match[1])))
+    return v.Phrase(("at" if match[1] else "hashtag", v.Identifier(match[1] or match[2])))
 
 
 @recognizer(
