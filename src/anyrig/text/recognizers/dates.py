@@ -754,30 +754,33 @@ def propose_romance_weekday(language: str, match: re.Match[str]) -> v.Value | Pr
     return close(v.Abbreviation(_weekday_name(language, match[0])), match, language)
 
 
-@recognizer(
+_ERAS = {
+    "es": r"(?<!\w)(a|d)\.?\s?(?:de\s)?(?:C|J\.?\s?C)\b\.?(?![\w'])",
+    "fr": r"(?<!\w)(?i:(av|apr|ap|avant|après)\.?\s?J\.?-?\s?C\b\.?)(?!\w)",
+}
+_ERA_FORMS = ("av", "apr", "ap", "avant", "après")
+
+
+@per_language(
     "date",
-    r"(?<!\w)(a|d)\.?\s?(?:de\s)?(?:C|J\.?\s?C)\b\.?(?![\w'])",
-    languages=("es",),
-    needs="ad",
+    _ERAS.__getitem__,
+    needs=lambda language: (
+        "ad" if language == "es" else (*_ERA_FORMS, *map(str.capitalize, _ERA_FORMS))
+    ),
     weight=2,
     digits=False,
     at="needs",
 )
-def propose_spanish_era(match: re.Match[str]) -> v.Value | Proposal | None:
+def propose_romance_era(language: str, match: re.Match[str]) -> Proposal | None:
+    """44 a. C., vers 50 av. J.-C."""
+    if language == "fr":
+        side = "avant" if match[1].lower().startswith("av") else "après"
+        return _close_era(v.Abbreviation(f"{side} Jésus-Christ"), match, "fr")
     dated = re.search(r"(?:\d|[IVXLC]|siglo|año)\.?\s*$", before(match, 12))
     if match[0].count(".") < (1 if dated else 2):
         return None
     words = "antes de Cristo" if match[1] == "a" else "después de Cristo"
     return _close_era(v.Abbreviation(words), match, "es")
-
-
-@recognizer(
-    "date", r"(?<!\w)(av|apr|ap|avant|après)\.?\s?J\.?-?\s?C\b\.?(?!\w)",
-    languages=("fr",), needs="av apr ap avant après".split(), flags=re.I, weight=2,
-    digits=False, at="needs")  # fmt: skip
-def propose_french_era(match: re.Match[str]) -> v.Value | Proposal | None:
-    side = "avant" if match[1].lower().startswith("av") else "après"
-    return _close_era(v.Abbreviation(f"{side} Jésus-Christ"), match, "fr")
 
 
 def _close_era(value: v.Value, match: re.Match[str], language: str) -> Proposal:

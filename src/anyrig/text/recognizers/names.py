@@ -632,43 +632,27 @@ def propose_law_report(match: re.Match[str]) -> v.Value | None:
 
 @recognizer(
     "section",
-    r"(?<![\w.])(§§? ?)?(\d{1,4}(?:[A-Z]|(?<=§ \d\d)[a-z]|(?<=§ \d{4})[a-z])?)"
+    r"(?<![\w.])(§§? ?)?"
+    r"(\d{1,4}(?:(?:\.\d{1,4}){1,4}|[A-Z]|(?<=§ \d\d)[a-z]|(?<=§ \d{4})[a-z])?)"
     r"((?:\((?:[a-zA-Z]|[ivx]{2,5}|\d{1,2})\))+)(s)?(?!\w)",
     needs="(",
     weight=1.8,
 )
-def propose_section(match: re.Match[str]) -> v.Value | None:
-    """`§3(a)(ii)`, `401(k)`."""
-    sign, number, inner, _ = match.groups()
-    parts: list[v.Value | str] = []
-    if sign:
-        parts.append("sections" if "§§" in sign else "section")
-    digits = re.match(r"\d+", number)[0]  # type: ignore[index]
-    parts.append(v.Label(digits) if len(digits) > 2 else v.Number(digits))
-    if digits != number:
-        parts.append(v.Letters(number[-1].upper()))
-    parts += _parse_subsections(inner)
-    if match[4]:
-        last = parts[-1]
-        parts[-1] = v.Letters(last.letters, "s") if isinstance(last, v.Letters) else last
-    return v.Phrase(tuple(parts))
-
-
-@recognizer(
-    "section",
-    r"(?<![\w.])(§§? ?)?(\d{1,4}(?:\.\d{1,4}){1,4})"
-    r"((?:\((?:[a-zA-Z]|[ivx]{2,5}|\d{1,2})\))+)(?!\w)",
-    needs="(",
-    weight=2,
-)
-def propose_dotted_section(match: re.Match[str]) -> v.Value:
-    """`29 C.F.R. § 1604.11(a)`."""
-    lead = ("sections" if "§§" in match[1] else "section",) if match[1] else ()
-    first, *rest = match[2].split(".")
+def propose_section(match: re.Match[str]) -> v.Value:
+    """`§3(a)(ii)`, `401(k)`, `29 C.F.R. § 1604.11(a)`."""
+    sign, number, inner, plural = match.groups()
+    lead = ("sections" if "§§" in sign else "section",) if sign else ()
+    first, *rest = re.findall(r"\d+", number)
     parts: list[v.Value | str] = [v.Label(first) if len(first) > 2 else v.Number(first)]
     for part in rest:
         parts += ["point", v.Number(part)]
-    return v.Phrase((*lead, *parts, *_parse_subsections(match[3])))
+    if number[-1].isalpha():
+        parts.append(v.Letters(number[-1].upper()))
+    parts += _parse_subsections(inner)
+    last = parts[-1]
+    if plural and isinstance(last, v.Letters):
+        parts[-1] = v.Letters(last.letters, "s")
+    return v.Phrase((*lead, *parts))
 
 
 @recognizer(

@@ -649,18 +649,20 @@ def propose_ratio(language: str, match: re.Match[str]) -> v.Value:
 
 
 @per_language(
-    "version", r"(?<!\w)([vV])(\d+(?:\.\d+){1,4})(?!\w)", needs="vV", weight=1.2, at="needs"
+    "version",
+    r"(?<!\w)([vV])(\d+(?:\.\d+){1,4})(?!\w)|"
+    r"(?<![\w.,])(\d{1,3}(?:\.\d{1,3}){2,})(?![\w.,]\d)(?!\d)",
+    needs=".",
+    at="any",
+    weight=1.1,
 )
-def propose_release(language: str, match: re.Match[str]) -> v.Value:
-    return v.Phrase((match[1], v.Version(tuple(match[2].split(".")))))
-
-
-@per_language("version", r"(?<![\w.,])\d{1,3}(?:\.\d{1,3}){2,}(?![\w.,]\d)(?!\d)", needs=".")
 def propose_version(language: str, match: re.Match[str]) -> v.Value | None:
-    parts = match[0].split(".")
+    parts = tuple((match[2] or match[3]).split("."))
+    if match[1]:
+        return v.Phrase((match[1], v.Version(parts)))
     if all(len(part) == 3 for part in parts[1:]) and parts[0] not in ("192", "255", "127"):
         return None
-    return v.Version(tuple(parts))
+    return v.Version(parts)
 
 
 @recognizer(

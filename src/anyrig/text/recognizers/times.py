@@ -250,13 +250,17 @@ def propose_military(match: re.Match[str]) -> v.Value | Proposal | None:
 
 @recognizer(
     "duration",
-    r"(?<![\w:.,])(\d{1,3}) ?h ?(\d{1,2})(?: ?m(?:in)?\.?)?(?: ?(\d{1,2}) ?s)?(?!\w)",
-    needs="h",
+    r"(?<![\w:.,])(?:(\d{1,3}) ?h ?(\d{1,2})(?: ?m(?:in)?\.?)?(?: ?(\d{1,2}) ?s)?|"
+    r"(\d{1,3}) ?m(?:in)? ?(\d{1,2}) ?s(?:ec)?)(?!\w)",
+    needs="hm",
     weight=1.4,
 )
 def propose_hours_minutes(match: re.Match[str]) -> Proposal:
-    value = v.Duration(int(match[1]), int(match[2]), int(match[3]) if match[3] else None)
-    return close(value, match, digits_follow=False)
+    """`1h 30m`, `28 min 30 s`."""
+    hours, minutes, seconds = (int(one) if one else None for one in match.group(1, 2, 3))
+    if match[4]:
+        minutes, seconds = int(match[4]), int(match[5])
+    return close(v.Duration(hours, minutes, seconds), match, digits_follow=False)
 
 
 @recognizer(
@@ -265,13 +269,6 @@ def propose_hours_minutes(match: re.Match[str]) -> Proposal:
 def propose_added_time(match: re.Match[str]) -> v.Value:
     """Of a match: 45+2'."""
     return v.Phrase((v.Number(match[1]), "plus", v.Number(match[2])))
-
-
-@recognizer(
-    "duration", r"(?<![\w:.,])(\d{1,3}) ?m(?:in)? ?(\d{1,2}) ?s(?:ec)?(?!\w)", needs="m", weight=1.4
-)
-def propose_minutes_seconds(match: re.Match[str]) -> v.Value:
-    return v.Duration(minutes=int(match[1]), seconds=int(match[2]))
 
 
 @recognizer(
