@@ -10,6 +10,8 @@ from torch.nn import functional as F
 
 from anyrig.training import compile as attending
 from anyrig.training.compile import AttentionCall, best_attention, record_attention_calls
+from anyrig.training.estimate import estimate, repeat_batch
+from anyrig.training.flops import count_flops
 from anyrig.training.losses import LanguageLoss
 from anyrig.training.models.gpt import PRESETS, Gpt
 
@@ -23,6 +25,28 @@ def test_calls_are_seen_without_computing() -> None:
     assert found == (AttentionCall(3, 2, 2, 32, 32, 32, "causal"),)
     assert torch.equal(before, torch.get_rng_state())
     assert all(weight.grad is None for weight in model.parameters())
+
+
+@pytest.mark.parametrize("is_module", [False, True])
+def test_a_loss_keeps_nothing_of_the_look_at_a_model(is_module: bool) -> None:
+    class Weighted(torch.nn.Module if is_module else object):  # type: ignore[misc]
+        weights: torch.Tensor | None = None
+
+        def __call__(self, model: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
+            found = model(batch)
+            if self.weights is None:
+                self.weights = torch.ones(found.shape[1])
+            result: torch.Tensor = (found * self.weights).sum()
+            return result
+
+    loss, model, batch = Weighted(), torch.nn.Linear(4, 3), torch.ones(2, 4)
+    assert record_attention_calls(model, loss, batch) == ()
+    flops = count_flops(model, loss, batch, 2)
+    assert flops is not None
+    assert flops.total > 0
+    estimate(model, repeat_batch(batch), loss, device_type="cpu")
+    with torch.no_grad():
+        assert torch.equal(loss(model, batch), model(batch).sum())
 
 
 def test_other_devices_are_left_as_they_are() -> None:

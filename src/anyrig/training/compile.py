@@ -274,7 +274,7 @@ def record_attention_calls(model: nn.Module, loss: Loss, batch: Batch) -> tuple[
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.overrides import TorchFunctionMode
 
-    from anyrig.training.fake import copy_batch_as_fake, copy_model_as_fake
+    from anyrig.training.fake import copy_batch_as_fake, copy_loss_as_fake, copy_model_as_fake
 
     found: dict[AttentionCall, None] = {}
 
@@ -287,9 +287,9 @@ def record_attention_calls(model: nn.Module, loss: Loss, batch: Batch) -> tuple[
             return func(*args, **(kwargs or {}))
 
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-        fake = copy_model_as_fake(model, mode)
+        fake, fake_loss = copy_model_as_fake(model, mode), copy_loss_as_fake(loss, mode)
         with torch.no_grad(), CallRecorder():
-            loss(fake, copy_batch_as_fake(batch, mode))
+            fake_loss(fake, copy_batch_as_fake(batch, mode))
     return tuple(found)
 
 

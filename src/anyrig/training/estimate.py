@@ -34,7 +34,12 @@ from anyrig.devices.machine import Precision, parse_precision
 from anyrig.errors import AnyrigError, InvalidInputError, InvalidSettingError
 from anyrig.training.batch import map_leaves, tensors_of
 from anyrig.training.config import Recompute
-from anyrig.training.fake import copy_batch_as_fake, copy_model_as_fake, is_fake
+from anyrig.training.fake import (
+    copy_batch_as_fake,
+    copy_loss_as_fake,
+    copy_model_as_fake,
+    is_fake,
+)
 from anyrig.training.losses import Loss, LossOutput
 from anyrig.units import KIB, MIB, format_bytes
 
@@ -123,6 +128,7 @@ def estimate(
     try:
         with _no_warnings(), _rules_of(device_type) as casts, contextlib.ExitStack() as stack:
             fake = copy_model_as_fake(model, mode, "cpu")
+            fake_loss = copy_loss_as_fake(loss, mode, "cpu")
             stack.enter_context(mode)
             if recompute != "none":
                 from anyrig.training.memory import recompute as recompute_blocks
@@ -136,7 +142,7 @@ def estimate(
                     items = copy_batch_as_fake(batch(micro_batch), mode, "cpu")
                 tracker.add(tensors_of(items), "batch")
                 with _autocast(precision):
-                    output = loss(fake, items)
+                    output = fake_loss(fake, items)
                     value = output.loss if isinstance(output, LossOutput) else output
                 if casts is not None:
                     casts.clear()

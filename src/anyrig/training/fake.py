@@ -1,4 +1,4 @@
-"""Models and batches on torch's fake tensors: the same shapes and formats, no memory, no values."""
+"""Models, losses and batches on torch's fake tensors: shapes and formats, no memory, no values."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from anyrig.training.batch import map_leaves
 
 if TYPE_CHECKING:
     from torch._subclasses.fake_tensor import FakeTensorMode
+
+    from anyrig.training.losses import Loss
 
 
 def copy_model_as_fake(
@@ -31,6 +33,18 @@ def copy_model_as_fake(
     # deepcopy takes what is in the memo, by identity, instead of a copy.
     memo: dict[int, Any] = {id(one): _copy_tensor(one, mode, device) for one in tensors}
     return copy.deepcopy(model, memo)
+
+
+def copy_loss_as_fake(loss: Loss, mode: FakeTensorMode, device: str | None = None) -> Loss:
+    """A copy of a loss: what it keeps from its first call on must not be fake in the real ones."""
+    if isinstance(loss, nn.Module):
+        return copy_model_as_fake(loss, mode, device)
+    copied = copy.copy(loss)
+    if copied is not loss:  # a function is its own copy
+        for name, value in list(vars(copied).items()):
+            if isinstance(value, nn.Module):
+                setattr(copied, name, copy_model_as_fake(value, mode, device))
+    return copied
 
 
 def copy_batch_as_fake(batch: Any, mode: FakeTensorMode, device: str | None = None) -> Any:

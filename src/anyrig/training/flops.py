@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from anyrig.training.batch import Batch
-from anyrig.training.fake import copy_batch_as_fake, copy_model_as_fake
+from anyrig.training.fake import copy_batch_as_fake, copy_loss_as_fake, copy_model_as_fake
 from anyrig.training.losses import Loss, LossOutput
 
 log = logging.getLogger(__name__)
@@ -80,9 +80,10 @@ def _count(model: nn.Module, loss: Loss, batch: Batch) -> int:
     # The generators' states are not touched: fake tensors draw no numbers.
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         fake, items = copy_model_as_fake(model, mode), copy_batch_as_fake(batch, mode)
+        fake_loss = copy_loss_as_fake(loss, mode)
         counter = FlopCounterMode(display=False, custom_mapping=_formulas())
         with torch.enable_grad(), counter:
-            found = loss(fake, items)
+            found = fake_loss(fake, items)
             value = found.loss if isinstance(found, LossOutput) else found
             value.backward()  # type: ignore[no-untyped-call]  # torch's own
     return counter.get_total_flops()
