@@ -17,8 +17,7 @@ from anyrig.audiobooks.captions import (
 )
 from anyrig.audiobooks.record import ChapterSpan, Cue, Timeline
 from anyrig.speech.engine import WordTime
-from anyrig.text.captions import Caption, srt, vtt
-from anyrig.text.captions_cut import LINE, pieces, width, wrap_lines
+from anyrig.text.captions import LINE, Caption, pieces, srt, vtt, width, wrap_lines
 
 RATE = 24000
 LONG = (

@@ -19,7 +19,7 @@ from anyrig.devices.discovery import discover
 from anyrig.errors import InvalidInputError, render
 from anyrig.placement import PlacementPlan, Workload, plan_placement
 from anyrig.storage.cache import ResultCache
-from anyrig.text.captions_cut import LINE, width
+from anyrig.text.captions import LINE, width
 from anyrig.transcription.compare import count_word_errors
 from anyrig.transcription.engines import TranscribedLine, TranscribedWord, Transcript
 from anyrig.transcription.formats import (

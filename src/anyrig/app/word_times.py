@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
     from anyrig.speech.chunks import AudioChunk
     from anyrig.speech.segment import Script
-    from anyrig.text.captions_cut import TimedText
+    from anyrig.text.captions import TimedText
     from anyrig.transcription.transcribe import TakeTranscriber
 
 _MAX_WINDOW_S = 28.0
@@ -165,8 +165,7 @@ CAPTION_KINDS: tuple[CaptionKind, ...] = get_args(CaptionKind)
 def write_captions(speech: Speech, audio: Path, kinds: Sequence[CaptionKind]) -> list[Path]:
     """Files beside the audio and named after it: captions, or the words with their times."""
     from anyrig.storage.atomic_file import write_file
-    from anyrig.text.captions import srt, vtt
-    from anyrig.text.captions_cut import build_captions
+    from anyrig.text.captions import build_captions, srt, vtt
 
     times, written = speech.word_times, []
     captions = build_captions(list(_time_texts(speech.takes, times.by_take, speech.sample_rate)))
@@ -184,7 +183,7 @@ def _time_texts(
     takes: Sequence[TimedTake], words: Sequence[Sequence[WrittenWord]], rate: int
 ) -> Iterator[TimedText]:
     """Each segment, with a time for each word between spaces."""
-    from anyrig.text.captions_cut import TimedText
+    from anyrig.text.captions import TimedText
 
     for take, own in zip(takes, words, strict=True):
         tokens = take.segment.text.split()

@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING, Literal
 from anyrig.audio.tags import clean_text
 from anyrig.audiobooks.metadata import build_chapter_titles, cut_text
 from anyrig.storage.atomic_file import clear_leftovers, write_file
-from anyrig.text.captions import Caption, srt, times, vtt, vtt_text
-from anyrig.text.captions_cut import LINE, TimedText, build_captions, wrap_lines
+from anyrig.text.captions import (
+    LINE,
+    Caption,
+    TimedText,
+    build_captions,
+    srt,
+    times,
+    vtt,
+    vtt_text,
+    wrap_lines,
+)
 
 if TYPE_CHECKING:
     from anyrig.audiobooks.record import Cue, Timeline

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from anyrig.audio import SPEECH_RATE
-from anyrig.text import captions_cut
-from anyrig.text.captions import Caption, srt, vtt
-from anyrig.text.captions_cut import TimedText
+from anyrig.text import captions
+from anyrig.text.captions import Caption, TimedText, srt, vtt
 from anyrig.text.labels import one_line
 from anyrig.transcription.engines import TranscribedLine, TranscribedWord, Transcript
 
@@ -116,7 +115,7 @@ def split_paragraphs(lines: Sequence[TranscribedLine]) -> Iterator[list[Transcri
 
 
 def build_captions(lines: Sequence[TranscribedLine]) -> list[Caption]:
-    return captions_cut.build_captions([
+    return captions.build_captions([
         TimedText(
             one_line(line.text, _MAX_LINE), line.start_s, line.end_s,
             [word.start_s for word in line.words],
