@@ -197,7 +197,7 @@ class Checkpointer:
         failure = self._join()
         waited_s = time.monotonic() - began
         wait = wait or not self._config.asynchronous
-        content = _Content(state, copy=not wait)
+        content = _StateContent(state, copy=not wait)
         assert self._serial is not None
         self._serial += 1
         # Not a daemon: a program that ends meanwhile waits for it.
@@ -237,7 +237,7 @@ class Checkpointer:
         failure, self._failure = self._failure, None
         return failure
 
-    def _write(self, content: _Content, serial: int, waited_s: float) -> None:
+    def _write(self, content: _StateContent, serial: int, waited_s: float) -> None:
         began = time.monotonic()
         try:
             write_checkpoint(self.folder, content, serial)
@@ -345,7 +345,7 @@ def _delete(path: Path) -> None:
 # -- the state as files ----------------------------------------------------------------------------
 
 
-class _Content:
+class _StateContent:
     """What the files of a state hold, on the host, once `wait` has returned.
 
     A GPU's tensors are copied to pinned memory in the order of the device's work, without waiting
@@ -448,7 +448,7 @@ def _check_storable(name: str, tensor: torch.Tensor) -> None:
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def write_checkpoint(folder: Path, content: _Content, serial: int) -> Path:
+def write_checkpoint(folder: Path, content: _StateContent, serial: int) -> Path:
     """Write a state into a folder of its own; the checkpoint with the highest serial is the latest.
 
     A step that is there already gets a second folder beside it: nothing is replaced.
@@ -474,7 +474,7 @@ def write_checkpoint(folder: Path, content: _Content, serial: int) -> Path:
             raise
 
 
-def _write_files(part: Path, content: _Content, serial: int) -> None:
+def _write_files(part: Path, content: _StateContent, serial: int) -> None:
     _write_text(part / STATE, json.dumps(content.values, allow_nan=False, indent=1))
     for name, tensors in content.files.items():
         _write_tensors(part / name, tensors)

@@ -64,7 +64,7 @@ def find_nonfinite(model: nn.Module, run: Callable[[], torch.Tensor | None]) -> 
         if found is not None:
             return found
     watch = _ModuleWatch()
-    with _unchanged(model), watch.on(model):
+    with _preserve_state(model), watch.on(model):
         try:
             loss = run()
         except _StopSearch:
@@ -184,7 +184,7 @@ class _ModuleWatch:
 
 
 @contextmanager
-def _unchanged(model: nn.Module) -> Iterator[None]:
+def _preserve_state(model: nn.Module) -> Iterator[None]:
     """Gradients, buffers and random states as they were, whatever happens inside."""
     gradients = [(weight, weight.grad) for weight in model.parameters()]
     device = gradients[0][0].device if gradients else torch.device("cpu")

@@ -41,9 +41,9 @@ from anyrig.placement import Placement
 from anyrig.precision.policy import make_policy
 from anyrig.precision.scaler import Optimizers, StepOutcome
 from anyrig.storage.files import write_atomic
-from anyrig.training import rng
 from anyrig.training.compile import Compiled, CompileOption, compile_model
 from anyrig.training.config import TrainConfig, choose_placement
+from anyrig.training.step import StepSnapshot
 from anyrig.units import format_bytes
 
 log = logging.getLogger(__name__)
@@ -330,31 +330,22 @@ def _open_trials(
 
 @contextlib.contextmanager
 def _preserved_model(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Put weights, buffers, gradients, modes and random numbers back; copies wait on the host."""
+    """Put weights, buffers, gradients, modes and random numbers back; weights wait on the host."""
     weights = [
         (one, one.device, one.detach().to("cpu", copy=True), one.grad) for one in model.parameters()
     ]
-    buffers = [
-        (module, name, None if one is None else (one, one.detach().to("cpu", copy=True)))
-        for module in model.modules()
-        for name, one in module._buffers.items()
-    ]
     modes = [(module, module.training) for module in model.modules()]
-    random = rng.capture(device)
+    snapshot = StepSnapshot(device, model)
+    snapshot.take()
     for one in model.parameters():
         one.grad = None
     try:
         yield
     finally:
-        rng.restore({0: random}, 0, device)
+        snapshot.restore()
         for weight, where, values, gradient in weights:
             weight.data = values.to(where)
             weight.grad = gradient
-        for module, name, found in buffers:
-            if found is not None:
-                buffer, values = found
-                buffer.data = values.to(buffer.device)
-                module._buffers[name] = buffer
         for module, mode in modes:
             module.training = mode
 
