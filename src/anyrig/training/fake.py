@@ -41,7 +41,7 @@ def copy_loss_as_fake(loss: Loss, mode: FakeTensorMode, device: str | None = Non
         return copy_model_as_fake(loss, mode, device)
     copied = copy.copy(loss)
     if copied is not loss:  # a function is its own copy
-        for name, value in list(vars(copied).items()):
+        for name, value in list(getattr(copied, "__dict__", {}).items()):
             if isinstance(value, nn.Module):
                 setattr(copied, name, copy_model_as_fake(value, mode, device))
     return copied
