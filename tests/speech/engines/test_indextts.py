@@ -173,7 +173,7 @@ def test_two_processes_make_the_same_takes(
         {"temperature": 1.6},
         {"top_k": 2},
         {"num_beams": 2},
-        {"emo_text": "1 2 3"},
+        {"emo_text": "w1 w2 w3"},
     ],
     ids=lambda options: "-".join(options),
 )
