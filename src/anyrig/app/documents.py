@@ -346,7 +346,7 @@ def list_features(environment: Mapping[str, str], language: str) -> list[Feature
         environment: of this process, in which programs are looked for.
         language: ISO 639-1.
     """
-    from anyrig.documents.entities.ner_models import choose_ner_model
+    from anyrig.documents.entities.ner_models import choose_ner_model, list_install_commands
     from anyrig.documents.ocr import choose as ocr
     from anyrig.transcription.models import find_model
 
@@ -366,16 +366,5 @@ def list_features(environment: Mapping[str, str], language: str) -> list[Feature
         found.append(Feature("names", True))
     else:
         reason = f"no model that finds names in {language!r} is installed"
-        found.append(Feature("names", False, reason, _format_names_fix(language)))
+        found.append(Feature("names", False, reason, " && ".join(list_install_commands(language))))
     return found
-
-
-def _format_names_fix(language: str) -> str:
-    """The commands that install a model that finds names; empty for a language without one."""
-    from anyrig.documents.entities.ner_models import INSTALL_SPACY, SPACY_MODELS, is_installed
-
-    offered = [one.install for one in SPACY_MODELS if one.language == language]
-    if not offered:
-        return ""
-    first = [] if is_installed("spacy") or offered[0] == INSTALL_SPACY else [INSTALL_SPACY]
-    return " && ".join([*first, offered[0]])

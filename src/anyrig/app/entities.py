@@ -233,9 +233,7 @@ def _complete(
         found = replace(found, entities=entities)
     missing: tuple[str, ...] = ()
     if by_name and (kinds is None or any(kind in kinds for kind in _NAME_KINDS)):
-        missing = tuple(
-            describe_missing_names(finder.model, code) for code in found.languages_without_names
-        )
+        missing = tuple(map(describe_missing_names, found.languages_without_names))
     text = ""
     if request.redact and found.error is None:
         to_redact = [one.entity for one in found.entities]

@@ -310,11 +310,9 @@ def _find_folder(folder: Path, files: Iterable[FileRow]) -> tuple[bytes, bytes]:
 
 
 def _find_types(name: str, files: Iterable[FileRow]) -> tuple[str, ...]:
-    from anyrig.text.formats.picture import FORMATS
+    from anyrig.documents.index.search import list_types
 
-    name = name.lstrip("*.")
-    is_picture = name in ("picture", "pictures", "image", "images")
-    wanted = FORMATS if is_picture else (name,)
+    wanted = list_types([name])
     formats = Counter(file.format for file in files)
     endings = {os.path.splitext(os.fsdecode(file.path))[1].lstrip(".").lower() for file in files}
     if not any(one in formats or one in endings for one in wanted):

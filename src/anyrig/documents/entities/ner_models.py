@@ -120,25 +120,24 @@ def choose_ner_model(
     return _build_spacy(model, asked=engine == "spacy")
 
 
-def describe_install(model: NerModel | None, language: str) -> str:
-    """What to install so that names of a language are found; empty when they are."""
-    if model is not None and model.reads(language):
-        return ""
-    language = language.partition("-")[0]
-    fitting = [one for one in SPACY_MODELS if one.language == language]
-    if not fitting:
-        return Message("pass a {model} that supports it", model=OptionRef("model"))
-    spacy = "" if is_installed("spacy") or language == "en" else f"{INSTALL_SPACY} and "
-    return f"{spacy}{fitting[0].install} ({fitting[0].licence})"
+def list_install_commands(language: str) -> list[str]:
+    """The commands that install a model for a language; none where none is known."""
+    offered = [one.install for one in SPACY_MODELS if one.language == language.partition("-")[0]]
+    needs_spacy = offered and not is_installed("spacy") and offered[0] != INSTALL_SPACY
+    return [*([INSTALL_SPACY] if needs_spacy else ()), *offered[:1]]
 
 
-def describe_missing_names(model: NerModel | None, language: str) -> str:
-    """What to tell of a text whose names nothing looks for."""
+def describe_missing_names(language: str) -> str:
+    """What to tell of a text in a language whose names no model looks for."""
+    advice: str = Message("pass a {model} that supports it", model=OptionRef("model"))
+    if commands := list_install_commands(language):
+        licences = {one.install: one.licence for one in SPACY_MODELS}
+        advice = f"{' and '.join(commands)} ({licences[commands[-1]]})"
     return Message(
         "only some people, organisations and places are found: no model that finds names in "
         "{language!r} is installed; {advice}",
         language=language,
-        advice=describe_install(model, language),
+        advice=advice,
     )
 
 

@@ -298,7 +298,6 @@ _SPEAKS = re.compile(
     r"|joined|resigned|was born|died|married|succeeded|et al|dijo|escribio|afirmo|explico|nacio"
     r"|murio|a dit|a ecrit|declare|explique|est ne|est mort|quitta|nomma)\b"
 )
-_POSSESSIVE = re.compile(r"['\u2019]s\b")
 _STARTS = re.compile(r"(?:[.!?:;\u00bb)]|\n|^)[\s\"'(\u00ab\u201c*>-]*$")
 
 

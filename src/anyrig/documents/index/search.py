@@ -553,16 +553,16 @@ def _drop_weak(
 
 
 def _join_filters(filters: Filters, query: Query) -> Filters:
-    types = _list_types(query.types)
+    types = list_types(query.types)
     both = tuple(one for one in types if not filters.types or one in filters.types)
     return replace(
         filters, paths=filters.paths + query.paths,
         types=both or (("",) if query.types else filters.types),
-        excluded_paths=query.excluded_paths, excluded_types=_list_types(query.excluded_types),
+        excluded_paths=query.excluded_paths, excluded_types=list_types(query.excluded_types),
     )  # fmt: skip
 
 
-def _list_types(names: Sequence[str]) -> tuple[str, ...]:
+def list_types(names: Sequence[str]) -> tuple[str, ...]:
     """Formats and endings of types as people name them: `pdf`, `*.txt`, `pictures`."""
     from anyrig.text.formats.picture import FORMATS
 

@@ -21,7 +21,6 @@ from anyrig.errors import InvalidInputError, Message, MissingWeightsError, Optio
 from anyrig.storage.download import Downloader, DownloadProgress, check_space, describe_http_error
 from anyrig.storage.files import make_folder, write_atomic
 
-LICENCE = "Apache-2.0"
 _SCOPE = "@tesseract.js-data"
 _VERSION = "1.0.0"
 _MODEL = "package/4.0.0_best_int/{code}.traineddata.gz"

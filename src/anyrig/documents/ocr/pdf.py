@@ -11,7 +11,7 @@ import ctypes
 import io
 import math
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -223,17 +223,6 @@ def plain_jpeg(data: bytes, read: ReadPage) -> bool:
     with Image.open(io.BytesIO(data), formats=["JPEG"]) as image:
         upright = image.getexif().get(0x0112, 1) == 1
         return upright and image.size == (read.width, read.height) and image.mode in ("L", "RGB")
-
-
-def write(path: Path, pictures: Iterable[PdfPicture]) -> int:
-    """A PDF of pictures; how many pages it has."""
-    count = 0
-    with PdfWriter() as document:
-        for picture in pictures:
-            document.add(picture)
-            count += 1
-        document.save(path)
-    return count
 
 
 # -- the font --------------------------------------------------------------------------------------

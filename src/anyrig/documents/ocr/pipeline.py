@@ -10,12 +10,12 @@ large one. A page that cannot be read does not stop the others.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.documents.ordered import run_ordered
 from anyrig.documents.reading import PageImage, digest_file
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from anyrig.documents.ocr.run import OcrReader, PageResult
     from anyrig.text.document import Document
     from anyrig.text.sandbox import RenderedPage
-
-    _Step: TypeAlias = "tuple[_OpenFile, RenderedPage] | OcrFile | _OpenFile"
-    """A page of a file, a file that could not be opened, or the end of one."""
 
 _PAGE_BREAK = "\n\n"
 _DPI_BOUNDS = (40.0, 2400.0)
@@ -213,64 +210,63 @@ def parse_pages(text: str, count: int) -> list[int]:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-@dataclass
-class _OpenFile:
-    path: Path
-    document: Document
+class _Step(NamedTuple):
+    """A page of a file, or the end of one."""
+
+    file: PlannedFile
     digest: str
-    pages: list[FilePage] = field(default_factory=list)
+    drawn: RenderedPage | None = None
 
 
 def read_files(plan: OcrPlan, reader: OcrReader) -> Iterator[FilePage | OcrFile]:
     """Every page as it is read, and every file once all its pages are."""
-
-    def expand(step: _Step) -> tuple[_Step, list[PageImage]]:
-        if isinstance(step, tuple) and not step[1].error:
-            return step, [PageImage(step[1].data, step[0].digest)]
-        return step, []
+    read: dict[int, FilePage] = {}  # of the file whose pages come
 
     def join(step: _Step, results: list[PageResult]) -> FilePage | OcrFile:
-        if isinstance(step, OcrFile):
-            return step
-        if isinstance(step, _OpenFile):
-            return _finish_file(step, plan.options)
-        file, drawn = step
-        page = FilePage(drawn.number, error=drawn.error)
-        if not drawn.error:
-            page = _build_page(file, drawn, results[0], plan.options)
-        file.pages.append(page)
+        if step.drawn is None:
+            found = _finish_file(step.file, read, plan.options)
+            read.clear()
+            return found
+        page = _build_page(step.file, step.drawn, results, plan.options)
+        read[page.number] = page
         return page
 
-    return run_ordered(_draw_pages(plan), expand, reader.pages, join)
+    return run_ordered(_draw_pages(plan), _expand, reader.pages, join)
 
 
 def _draw_pages(plan: OcrPlan) -> Iterator[_Step]:
     with ReaderPool(limits=plan.limits) as pool:
-        for planned in plan.files:
-            if planned.document is None:
-                yield OcrFile(planned.path, error=planned.error)
-                continue
-            digest = digest_file(planned.path) if planned.numbers else ""
-            file = _OpenFile(planned.path, planned.document, digest)
-            for drawn in pool.render(planned.path, planned.numbers, dpi=plan.options.dpi):
-                yield file, drawn
-            yield file
+        for file in plan.files:
+            digest = digest_file(file.path) if file.numbers else ""
+            for drawn in pool.render(file.path, file.numbers, dpi=plan.options.dpi):
+                yield _Step(file, digest, drawn)
+            yield _Step(file, digest)
+
+
+def _expand(step: _Step) -> tuple[_Step, list[PageImage]]:
+    if step.drawn is None or step.drawn.error:
+        return step, []
+    return step, [PageImage(step.drawn.data, step.digest)]
 
 
 def _build_page(
-    file: _OpenFile, drawn: RenderedPage, found: PageResult, options: PageOptions
+    file: PlannedFile, drawn: RenderedPage, results: Sequence[PageResult], options: PageOptions
 ) -> FilePage:
+    if drawn.error:
+        return FilePage(drawn.number, error=drawn.error)
+    (found,) = results
     reason = found.failure.message if found.failure else "no answer"
+    is_pdf = file.document is not None and file.document.format == "pdf"
     return FilePage(
         drawn.number, found.page, error="" if found.page is not None else reason,
-        cached=found.is_cached,
-        image=drawn.data if options.keep_images and file.document.format != "pdf" else b"",
+        cached=found.is_cached, image=drawn.data if options.keep_images and not is_pdf else b"",
     )  # fmt: skip
 
 
-def _finish_file(file: _OpenFile, options: PageOptions) -> OcrFile:
+def _finish_file(file: PlannedFile, read: Mapping[int, FilePage], options: PageOptions) -> OcrFile:
     """The pages that were read, and those whose own text is used."""
-    read = {page.number: page for page in file.pages}
+    if file.document is None:
+        return OcrFile(file.path, error=file.error)
     own = {page.page: page.text for page in file.document.parts("page")}
     numbers = parse_pages(options.pages, len(own))
     pages = tuple(read.get(n) or FilePage(n, own_text=own[n]) for n in numbers)
