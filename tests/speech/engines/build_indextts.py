@@ -188,7 +188,9 @@ class Builder:
         from tokenizers import Tokenizer, models, pre_tokenizers
         from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-        words = {word: number for number, word in enumerate(["<end>", *(f"w{n}" for n in range(63))])}
+        words = {
+            word: number for number, word in enumerate(["<end>", *(f"w{n}" for n in range(63))])
+        }
         tokenizer = Tokenizer(models.WordLevel(words, unk_token="<end>"))
         tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
         fast = PreTrainedTokenizerFast(

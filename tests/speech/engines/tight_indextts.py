@@ -1,5 +1,5 @@
-"""IndexTTS on a device whose memory ends the first time that it speaks a text, when some audio of it
-was made already.
+"""IndexTTS on a device whose memory ends the first time that it speaks a text, when some audio of
+it was made already.
 
 A worker in the environment of IndexTTS imports it: it needs nothing else of the tests.
 """
