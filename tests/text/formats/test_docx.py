@@ -118,6 +118,17 @@ def test_lists_quotes_verse_and_languages(tmp_path: Path) -> None:
     assert found[4].language == "de-DE"
 
 
+def test_lines_ended_by_hand_and_indents_of_listings_stay(tmp_path: Path) -> None:
+    end = "<w:r><w:br/></w:r>"
+    address = p(end.join(map(r, ("1 High Street", "Ely", "England"))))
+    code = p(r("if x:"), "Code") + p(r("    run()"), "Code")
+    found = blocks(made(tmp_path, address + code + p(r("One") + end + r("line."))))
+    assert [(block.kind, block.text) for block in found] == [
+        ("poem", "1 High Street\nEly\nEngland"), ("code", "if x:\n    run()"),
+        ("paragraph", "One line."),
+    ]  # fmt: skip
+
+
 def test_what_a_file_says_of_itself(tmp_path: Path) -> None:
     core = "<dc:title>T</dc:title><dc:creator>A; B</dc:creator><dc:description>D</dc:description>"
     path = docx(tmp_path / "a.docx", p("x"), core=core, thumbnail=PNG)

@@ -50,6 +50,13 @@ def test_footnotes_follow_their_paragraph(tmp_path: Path) -> None:
     assert [(one.kind, one.value) for one in found[0].inlines] == [("noteref", found[1].id)]
 
 
+def test_a_note_of_one_letter_is_one_paragraph(tmp_path: Path) -> None:
+    found = blocks(made(tmp_path, r"One{\footnote A}.\par Two.\par"))
+    assert [(block.kind, block.text) for block in found] == [
+        ("paragraph", "One1."), ("note", "A"), ("paragraph", "Two."),
+    ]  # fmt: skip
+
+
 def test_what_is_hidden_and_what_is_shown(tmp_path: Path) -> None:
     body = (
         r"A{\v hidden}{\deleted gone}{\*\unknown x}{\pict\bin3 }}}}"
