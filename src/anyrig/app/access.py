@@ -549,7 +549,7 @@ def _find_example_files(path: Path, resolve: Resolve, *, labelled: bool) -> dict
             raise _refuse_example("the examples") from None
         return {}
     # The texts of a table without a header are tried as names: only rows that are files count.
-    wrong = next((one for one in found.troubles if one.said in refused), None)
+    wrong = next((one for one in found.troubles if one.reason in refused), None)
     if wrong is not None:
         raise _refuse_example(wrong.place.partition(", ")[2] or "the examples")
     used = {str(one.file) for one in found.examples if one.file is not None}

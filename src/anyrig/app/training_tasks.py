@@ -236,7 +236,7 @@ def _describe_cut(cutter: Cutter, texts: Sequence[str]) -> list[str]:
 
 
 def _list_skipped(troubles: Sequence[Trouble]) -> dict[str, str]:
-    return {one.place: one.said for one in troubles}
+    return {one.place: one.reason for one in troubles}
 
 
 # -- tables of a TOML file -------------------------------------------------------------------------

@@ -249,9 +249,9 @@ def _parse_rule(given: Mapping[str, object], roles: tuple[Role, ...], place: str
         )
     if ("voice" in given) == ("role" in given):
         raise InvalidInputError(f"{place}: needs either `voice` or `role`", hint="Set one of them.")
-    style, teller = _parse_style(given, place, allowed=_RULE_KEYS, needed=False), ""
+    style, role = _parse_style(given, place, allowed=_RULE_KEYS, needed=False), ""
     if "role" in given:
-        teller, style = _find_teller(given["role"], roles, style, place)
+        role, style = _find_role(given["role"], roles, style, place)
     pattern = given.get("pattern", "")
     if "pattern" in given and (not isinstance(pattern, str) or not pattern):
         raise InvalidInputError(
@@ -270,12 +270,10 @@ def _parse_rule(given: Mapping[str, object], roles: tuple[Role, ...], place: str
             f"{place}: `whole` must be true or false, not {whole!r:.60}",
             hint="Write whole = true.",
         )
-    return CastRule(
-        style, teller, str(pattern), _parse_chapters(given.get("chapter"), place), whole
-    )
+    return CastRule(style, role, str(pattern), _parse_chapters(given.get("chapter"), place), whole)
 
 
-def _find_teller(
+def _find_role(
     name: object, roles: tuple[Role, ...], own: VoiceStyle, place: str
 ) -> tuple[str, VoiceStyle]:
     """The role that a rule names, with what the rule says of its own."""

@@ -131,30 +131,30 @@ class Casting:
     def _split_block(
         self, block: Block, number: int, speeches: Sequence[AttributedSpeech]
     ) -> Iterable[VoiceSpan]:
-        teller = NARRATOR
+        reader = NARRATOR
         style = self.cast.narrator
         rule = self._find_rule(block, number)
         if rule is not None:
-            teller, style = rule.role, rule.style
+            reader, style = rule.role, rule.style
         position = 0
         for each in () if rule is not None and rule.whole else speeches:
             role, own = self._choose_speaker(each.speaker, style)
             if position < each.start:
-                yield VoiceSpan(position, each.start, teller, style)
+                yield VoiceSpan(position, each.start, reader, style)
             yield VoiceSpan(each.start, each.end, role, own)
             position = each.end
         if position < len(block.text):
-            yield VoiceSpan(position, len(block.text), teller, style)
+            yield VoiceSpan(position, len(block.text), reader, style)
 
     def _find_rule(self, block: Block, number: int) -> CastRule | None:
         rules = self.cast.rules if block.kind in _TALK | {"poem", "item"} else ()
         return next((rule for rule in rules if rule.fits(number, block.text)), None)
 
-    def _choose_speaker(self, name: str, teller: VoiceStyle) -> tuple[str, VoiceStyle]:
+    def _choose_speaker(self, name: str, narrator: VoiceStyle) -> tuple[str, VoiceStyle]:
         role = self.cast.find_role(name)
         if role is not None:
             return role.name, role.style
-        return DIALOGUE, self.cast.dialogue or teller
+        return DIALOGUE, self.cast.dialogue or narrator
 
 
 def suggest_roles(document: Document, cast: Cast | None = None) -> list[RoleSuggestion]:

@@ -292,14 +292,16 @@ def _train(rig: Rig, arguments: argparse.Namespace, examples: Path, events: Even
 def _report_left_out(notes: Sequence[str], left_out: Sequence[Trouble]) -> int:
     for note in notes:
         print_warning(note)
-    print_warnings([Message("{place}: {said}", place=one.place, said=one.said) for one in left_out])
+    print_warnings(
+        [Message("{place}: {reason}", place=one.place, reason=one.reason) for one in left_out]
+    )
     return 1 if left_out else 0
 
 
 def _left_out_to_json(notes: Sequence[str], left_out: Sequence[Trouble]) -> dict[str, Any]:
     return {
         "notes": list(notes),
-        "left_out": [{"place": one.place, "error": one.said} for one in left_out],
+        "left_out": [{"place": one.place, "error": one.reason} for one in left_out],
     }
 
 

@@ -253,7 +253,7 @@ def _format_check(one: SegmentCheck) -> str:
     if not one.errors:
         return text
     shown = one.differences[:_MAX_DIFFERENCES]
-    wrong = [f"{said or '-'} / {heard or '-'}" for said, heard in shown]
+    wrong = [f"{expected or '-'} / {heard or '-'}" for expected, heard in shown]
     more = ", ..." if len(one.differences) > _MAX_DIFFERENCES else ""
     return f"{text}: {', '.join(wrong)}{more}"
 

@@ -211,9 +211,9 @@ def _pooling(config: Mapping[str, Any]) -> str:
     else:
         found = [ours for theirs, ours in _POOLINGS.items() if config.get(theirs)]
     if len(found) != 1 or found[0] == "weightedmean":
-        said = " and ".join(found) or "none"
+        names = " and ".join(found) or "none"
         raise InvalidInputError(
-            f"pooling by {said} is not supported", hint="mean, cls, max or last are."
+            f"pooling by {names} is not supported", hint="mean, cls, max or last are."
         )
     return found[0]
 

@@ -75,7 +75,7 @@ def read_pairs(path: Path) -> PairFile:
         else:
             pairs.found.append(one)
     if not pairs.found:
-        why = f": {pairs.troubles[0].place}: {pairs.troubles[0].said}" if pairs.troubles else ""
+        why = f": {pairs.troubles[0].place}: {pairs.troubles[0].reason}" if pairs.troubles else ""
         raise InvalidInputError(f"there are no pairs in {path}{why}", hint=_HINT)
     if any((one.score is not None) != pairs.scored for one in pairs.found):
         raise InvalidInputError(

@@ -306,7 +306,7 @@ class InvalidField(NamedTuple):
 
     where: list[str]
     """`body`, then the names of fields, from the outside in."""
-    said: str
+    message: str
 
     @property
     def field(self) -> str:
@@ -315,7 +315,7 @@ class InvalidField(NamedTuple):
 
     @property
     def title(self) -> str:
-        return f"{self.field}: {self.said}" if self.field else self.said
+        return f"{self.field}: {self.message}" if self.field else self.message
 
 
 _NOT_AN_OBJECT = "the body must be a JSON object"

@@ -58,10 +58,10 @@ def read_text(path: Path, what: str, *, hint: str) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except OSError as error:
-        said = (error.strerror or str(error)).lower()
+        reason = (error.strerror or str(error)).lower()
     except UnicodeDecodeError:
-        said = "it is not UTF-8"
-    raise InvalidInputError(f"{what} {path} cannot be read: {said}", hint=hint)
+        reason = "it is not UTF-8"
+    raise InvalidInputError(f"{what} {path} cannot be read: {reason}", hint=hint)
 
 
 def read_plain_text(path: Path) -> str:

@@ -67,7 +67,7 @@ _BY_NAME = {
     ".jp2": "jp2", ".j2k": "jp2", ".avif": "avif",
 }  # fmt: skip
 # Their first bytes tell them: one that has others is not what it is called.
-_TOLD = (
+_KNOWN_BY_CONTENT = (
     "epub", "docx", "odt", "pdf", "mobi", "xlsx", "xls", "ods", "pptx", "msg", "gz",
     *picture.FORMATS,
 )  # fmt: skip
@@ -185,7 +185,7 @@ def guard_reading(path: Path, limits: Limits) -> Iterator[None]:
     except MemoryError as error:
         if memory.is_limited():
             raise InvalidInputError(
-                f"{one_line(path.name)} {memory.TOLD}", hint=memory.HINT
+                f"{one_line(path.name)} {memory.MESSAGE}", hint=memory.HINT
             ) from error
         raise InvalidInputError(
             f"{one_line(path.name)} needs more memory than there is",
@@ -218,7 +218,7 @@ def detect_format(path: Path, *, limits: Limits = Limits()) -> str:  # noqa: B00
     if named == "epub" and b"PK\x05\x06" in _read_tail(path):
         return _detect_zip_format(path, limits)  # with something before the archive
     suffix = path.suffix.lower()
-    if named in _TOLD or suffix in _LABELS:
+    if named in _KNOWN_BY_CONTENT or suffix in _LABELS:
         label = f"{_LABELS[suffix]} (damaged?)" if suffix in _LABELS else f"{path.suffix} file"
         raise InvalidInputError(
             f"{path.name} is not a valid {label}",

@@ -61,7 +61,7 @@ class Trouble(NamedTuple):
     """A row that was left out, and why."""
 
     place: str
-    said: str
+    reason: str
 
 
 class Manifest(NamedTuple):
@@ -95,7 +95,7 @@ def read_manifest(path: Path, *, labelled: bool = True, resolve: Resolve | None 
         else:
             found.examples.append(one)
     if not found.examples:
-        why = f": {found.troubles[0].place}: {found.troubles[0].said}" if found.troubles else ""
+        why = f": {found.troubles[0].place}: {found.troubles[0].reason}" if found.troubles else ""
         raise InvalidInputError(f"there are no examples in {path}{why}", hint=_HINT)
     return found
 

@@ -304,9 +304,9 @@ class ReaderPool:
         if died.cause is _Cause.PAGE_TIME:
             return InvalidInputError(f"{name} takes too long{page}", hint=_DAMAGED)
         if died.cause is _Cause.MEMORY:
-            return InvalidInputError(f"{name} {memory.TOLD}{page}", hint=memory.HINT)
+            return InvalidInputError(f"{name} {memory.MESSAGE}{page}", hint=memory.HINT)
         return InvalidInputError(
-            f"{name} cannot be read: it is damaged, or {memory.TOLD}{page}", hint=_DAMAGED
+            f"{name} cannot be read: it is damaged, or {memory.MESSAGE}{page}", hint=_DAMAGED
         )
 
 

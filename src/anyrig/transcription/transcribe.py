@@ -327,8 +327,8 @@ class Transcriber:
             workers = LocalWorkers(
                 plan.placements, factory, environment=self._environment, fallback=plan.fallback
             )
-            batches = any(seat.device.kind == "gpu" for seat in plan.placements)
-            num_workers = sum(seat.workers for seat in plan.placements)
+            batches = any(each.device.kind == "gpu" for each in plan.placements)
+            num_workers = sum(each.workers for each in plan.placements)
             ahead = _CHUNKS_PER_GPU if batches else _CHUNKS_PER_WORKER * num_workers
             self._pools[name] = WorkerPool(workers), ahead
         return self._pools[name]
@@ -338,12 +338,12 @@ class Transcriber:
         if model.engine != "whisper":
             return self._place(model.describe_workload(max_workers))
         plan = self._place(model.describe_workload(max_workers, cuda=True))
-        gpus = [seat.device for seat in plan.placements if seat.device.kind == "gpu"]
+        gpus = [each.device for each in plan.placements if each.device.kind == "gpu"]
         if not gpus:
             return plan
         if any(gpu.vendor == "nvidia" for gpu in gpus) and has_cuda():
             others = {gpu.id for gpu in gpus if gpu.vendor != "nvidia"}
-            fit = tuple(seat for seat in plan.placements if seat.device.id not in others)
+            fit = tuple(each for each in plan.placements if each.device.id not in others)
             return replace(plan, placements=fit)
         return self._place(model.describe_workload(max_workers))
 

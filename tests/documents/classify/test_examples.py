@@ -91,7 +91,7 @@ def test_lines_of_json(spot: Path) -> None:
     found = read_manifest(_written(spot / "examples.jsonl", text))
     assert [one.labels for one in found.examples] == [("invoice",), ("letter", "urgent"), ("3",)]
     assert found.examples[2].file == spot / "a.txt"
-    said = {one.place.rpartition(" ")[2]: one.said for one in found.troubles}
+    said = {one.place.rpartition(" ")[2]: one.reason for one in found.troubles}
     assert said["3"].startswith("it is not valid JSON")
     assert said["4"] == "it has no label"
     assert said["5"] == "it has neither text nor file"

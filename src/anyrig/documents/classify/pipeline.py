@@ -327,7 +327,7 @@ def _drop_copies(
     if not indexes:
         hint = "Pass some with text."
         if troubles:
-            hint = Message("{place}: {said}", place=troubles[0].place, said=troubles[0].said)
+            hint = Message("{place}: {reason}", place=troubles[0].place, reason=troubles[0].reason)
         raise InvalidInputError("no example could be used", hint=hint)
     return indexes, known, notes
 

@@ -97,8 +97,8 @@ class OcrReader:
         """What stands on each picture, or why it cannot be read."""
         for found in self.pages(pictures):
             if found.page is None:
-                said = found.failure.message if found.failure else ""
-                yield ReadPicture("", confidence=0.0, failure=said or "OCR gave no answer")
+                reason = found.failure.message if found.failure else ""
+                yield ReadPicture("", confidence=0.0, failure=reason or "OCR gave no answer")
                 continue
             page = found.page
             yield ReadPicture(page.text, page.confidence)

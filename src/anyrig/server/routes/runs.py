@@ -249,11 +249,12 @@ def _jobs(server: ServerState, client: Client) -> dict[str, str]:
 
 def _describe(run: RegisteredRun, jobs: Mapping[str, str]) -> dict[str, Any]:
     state = run.state
-    told = runs.open_run(run.folder)
+    details = runs.open_run(run.folder)
     job = jobs.get(str(run.folder))
-    name = told.name if job else run.folder.name
+    name = details.name if job else run.folder.name
     return {
-        "id": run.id, "name": name, "kind": str(told.task.get("kind", "")), "state": state.status,
+        "id": run.id, "name": name, "kind": str(details.task.get("kind", "")),
+        "state": state.status,
         "step": state.step, "steps": state.steps, "loss": state.loss, "created": run.created,
         "since": state.since, "error": render(state.error, "http") or None, "job": job,
     }  # fmt: skip

@@ -54,9 +54,9 @@ def detect_dialect(text: str, suffix: str = "") -> Dialect:
         text: all of it.
         suffix: of the file's name; `.tsv` settles a draw.
     """
-    said = re.match(r"sep=(.)\r?\n", text)
-    if said:
-        return Dialect(said[1], said.end())
+    declared = re.match(r"sep=(.)\r?\n", text)
+    if declared:
+        return Dialect(declared[1], declared.end())
     sample = text[:_SAMPLE_LETTERS]
     marks = "\t" + _MARKS if suffix.lower() in (".tsv", ".tab") else _MARKS
     scores = {mark: _score(sample, mark) for mark in marks}

@@ -431,39 +431,39 @@ class EpubMetadata:
             publisher=self._first("publisher"),
             identifier=self._find_identifier(),
             rights=self._first("rights"),
-            subjects=tuple(dict.fromkeys(line.text for line in self._said("subject"))),
+            subjects=tuple(dict.fromkeys(line.text for line in self._find_lines("subject"))),
         )
 
     def _named(self, name: str) -> list[_MetadataLine]:
         return [line for line in self._lines if line.name == name]
 
-    def _said(self, *names: str) -> list[_MetadataLine]:
+    def _find_lines(self, *names: str) -> list[_MetadataLine]:
         return [line for line in self._lines if line.name in names and line.text]
 
     def _first(self, name: str) -> str:
-        return next((line.text for line in self._said(name)), "")
+        return next((line.text for line in self._find_lines(name)), "")
 
     def _find_title(self) -> str:
-        titles = self._said("title")
+        titles = self._find_lines("title")
         main = [line for line in titles if line.refined.get("title-type", "") == "main"]
         plain = [line for line in titles if "title-type" not in line.refined]
         ordered = sorted(main or plain or titles, key=lambda line: line.order)
         return ordered[0].text if ordered else ""
 
     def _list_authors(self) -> tuple[str, ...]:
-        creators = sorted(self._said("creator"), key=lambda line: line.order)
+        creators = sorted(self._find_lines("creator"), key=lambda line: line.order)
         chosen = [line for line in creators if line.role in ("aut", "author", "")]
-        chosen = chosen or [line for line in self._said("contributor") if line.role == "aut"]
+        chosen = chosen or [line for line in self._find_lines("contributor") if line.role == "aut"]
         return tuple(dict.fromkeys(line.text for line in chosen or creators))
 
     def _find_language(self) -> str:
-        codes = (line.text.replace("_", "-") for line in self._said("language"))
+        codes = (line.text.replace("_", "-") for line in self._find_lines("language"))
         return next((code for code in codes if code.lower() not in _UNKNOWN), "")
 
     def _find_series(self) -> tuple[str, str]:
         held = [
             line
-            for line in self._said("meta")
+            for line in self._find_lines("meta")
             if line.attributes.get("property") == "belongs-to-collection"
         ]
         held.sort(key=lambda each: each.refined.get("collection-type", "series") != "series")
@@ -473,14 +473,15 @@ class EpubMetadata:
         return series, self._metas.get("calibre:series_index", "") if series else ""
 
     def _find_year(self) -> str:
-        dates = self._said("date", "issued")
+        dates = self._find_lines("date", "issued")
         dates.sort(key=lambda line: _DATE_RANKS.get(line.attributes.get("event", "").lower(), 3))
-        issued = (each for each in self._said("meta") if each.attributes.get("property") in _DATES)
+        meta = self._find_lines("meta")
+        issued = (each for each in meta if each.attributes.get("property") in _DATES)
         years = (_YEAR.search(line.text) for line in (*dates, *issued))
         return next((found[1] for found in years if found), "")
 
     def _find_identifier(self) -> str:
-        found = self._said("identifier")
+        found = self._find_lines("identifier")
         found.sort(key=lambda line: line.attributes.get("id", "") != self._unique)
         return found[0].text if found else ""
 

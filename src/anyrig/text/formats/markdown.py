@@ -188,6 +188,6 @@ def _title_block(lines: Sequence[str]) -> tuple[dict[str, list[str]], str]:
     for at, line in enumerate(lines[:3]):
         if not line.startswith("%"):
             return values, "".join(lines[at:])
-        said = line[1:].strip()
-        values[names[at]] = [each.strip() for each in said.split(";")] if said else []
+        rest = line[1:].strip()
+        values[names[at]] = [each.strip() for each in rest.split(";")] if rest else []
     return values, "".join(lines[3:])

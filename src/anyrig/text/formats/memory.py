@@ -15,7 +15,7 @@ from typing import NoReturn
 
 EXIT_CODE = 77
 """Of a process that was ended because its memory grew too large."""
-TOLD = "takes more than 1 GB of memory to read"
+MESSAGE = "takes more than 1 GB of memory to read"
 HINT = "It may be damaged or malicious: split it, or save it with another program."
 _MOST_BYTES = 1_000_000_000
 _RESIDENT_BYTES = 850_000_000

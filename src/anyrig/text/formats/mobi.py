@@ -117,16 +117,16 @@ def _convert(program: str, path: Path, folder: Path, time_limit_s: float) -> Pat
         source = folder / "book.mobi"
         shutil.copyfile(path, source)
     made = folder / f"{path.stem or 'book'}.epub"
-    log = folder / "said"
+    log = folder / "output"
     code = _run([program, str(source), str(made)], folder, log, time_limit_s, path)
     if code == 0 and made.is_file():
         return made
-    said = log.read_text(encoding="utf-8", errors="replace")
-    if "DRM" in said:
+    output = log.read_text(encoding="utf-8", errors="replace")
+    if "DRM" in output:
         raise ProtectedFileError(
             f"{path.name} is protected by DRM: it cannot be read", hint=_NO_DRM
         )
-    last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
+    last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
     why = f": {last[:200]}" if last else ""
     raise InvalidInputError(
         f"Calibre cannot convert {path.name}{why}",
@@ -137,17 +137,17 @@ def _convert(program: str, path: Path, folder: Path, time_limit_s: float) -> Pat
 def _run(command: list[str], folder: Path, log: Path, time_limit_s: float, path: Path) -> int:
     """The program's exit code; all that it started ends with it."""
     # Calibre is a Python program of its own: this one's settings would break it.
-    kept = {name: said for name, said in os.environ.items() if not name.startswith("PYTHON")}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     environment = {
         **kept,
         "CALIBRE_CONFIG_DIRECTORY": str(folder / "settings"),
         "CALIBRE_TEMP_DIR": str(folder),
         "QT_QPA_PLATFORM": "offscreen",
     }
-    with log.open("wb") as said:
+    with log.open("wb") as output:
         try:
             child = ChildProcess(
-                command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                 env=environment, cwd=folder,
             )  # fmt: skip
         except OSError as error:

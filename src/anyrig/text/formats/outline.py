@@ -84,14 +84,14 @@ def _chapter(part: Sequence[Block], depth: Mapping[int, int], role: Role | None)
 
 def find_title(chapters: Sequence[Chapter]) -> int | None:
     """The place of the chapter whose heading is the title of it all: the first, alone on top."""
-    told = [at for at, chapter in enumerate(chapters) if chapter.role in ("body", "title")]
-    if not told or not any(_opens(block) for block in chapters[told[0]].blocks):
+    numbers = [at for at, chapter in enumerate(chapters) if chapter.role in ("body", "title")]
+    if not numbers or not any(_opens(block) for block in chapters[numbers[0]].blocks):
         return None
-    first, others = chapters[told[0]], [chapters[at] for at in told[1:]]
+    first, others = chapters[numbers[0]], [chapters[at] for at in numbers[1:]]
     head = next(block for block in first.blocks if _opens(block))
     if head.level != 1 or not first.title or any(other.level <= first.level for other in others):
         return None
-    return told[0]
+    return numbers[0]
 
 
 def remove_title(chapters: Sequence[Chapter], at: int) -> list[Chapter]:

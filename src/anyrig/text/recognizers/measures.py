@@ -371,7 +371,7 @@ def _is_capital_unit(match: re.Match[str], name: str, gap: str, dot: str | None)
     lead, rest = before(match, 24), after(match, 30)
     if name == "N" and re.search(r"\b(?:I|US|SR|M|A)-$", lead):
         return False  # I-95 N
-    if _PLACE.search(lead) or (gap and _has_other_seat(match, name)):
+    if _PLACE.search(lead) or (gap and _has_other_place(match, name)):
         return False
     sized = _SIZE.search(lead) and not re.search(r"\b[Aa]n? $", lead)
     if name == "W" and (match["low"][-1] in VULGAR or sized):
@@ -385,7 +385,7 @@ def _is_capital_unit(match: re.Match[str], name: str, gap: str, dot: str | None)
     return not noted and (bool(dot) or not re.match(r" [A-Z]", rest))
 
 
-def _has_other_seat(match: re.Match[str], name: str) -> bool:
+def _has_other_place(match: re.Match[str], name: str) -> bool:
     """Whether another letter stands with the same number: 14 A and 14 B."""
     around = f"{before(match, 24)} {after(match, 24)}"
     others = re.findall(rf"(?<![\w.]){re.escape(match['low'])} ?([A-K])(?!\w)", around)

@@ -25,7 +25,7 @@ from anyrig.text.recognizers.common import (
 )
 from anyrig.text.recognizers.languages.shared import CAPITAL
 
-SAID = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑∫∂∈∀∃∅∩∪⊂¬∧∨∝¶№%‰^\\$£€¥¢₹−℃℉∴∵♯♭℮∠⊥∥"
+SPOKEN = "&@+=<>±×÷§©®™°→←↔⇒⇔↑↓➜➔≈≠≤≥∞√∑∫∂∈∀∃∅∩∪⊂¬∧∨∝¶№%‰^\\$£€¥¢₹−℃℉∴∵♯♭℮∠⊥∥"
 GREEK = "αβγδεζηθικλμνξοπρστυφχψωΓΔΘΛΞΠΣΦΨΩ"
 SILENT = "*_~|†‡•·¦⁂◦▪■□●○★☆✓✔✗✘►◄▲▼¤`{}"
 _EMOJI = (
@@ -208,7 +208,7 @@ def propose_copyright(match: re.Match[str]) -> v.Value:
     return v.Abbreviation(f"{word} ")
 
 
-@recognizer("sign", rf"§§|¶¶|[{re.escape(SAID)}]", needs=SAID, weight=0.5)
+@recognizer("sign", rf"§§|¶¶|[{re.escape(SPOKEN)}]", needs=SPOKEN, weight=0.5)
 def propose_sign(match: re.Match[str]) -> v.Value:
     sign = match[0]
     if sign * 3 in match.string[max(0, match.start() - 2) : match.end() + 2]:
@@ -405,7 +405,7 @@ for _code, _during in (("es", "por"), ("fr", "pendant")):
         v.Abbreviation(_during), languages=(_code,), needs="x×", digits=True, weight=1.6,
     )  # fmt: skip
 _DOUBLE_SIGNS = ("<=", ">=", "!=", "==", "->", "=>", "§§")
-_SIGNS = SAID + GREEK + SILENT + "#/²³µ∆ºª[]"
+_SIGNS = SPOKEN + GREEK + SILENT + "#/²³µ∆ºª[]"
 
 
 @per_language(

@@ -79,7 +79,7 @@ class Corpus:
             return
         for row in iterate_manifest(self.paths[0], labelled=False, resolve=self.resolve):
             if isinstance(row, Trouble):
-                self.skipped[row.place] = row.said
+                self.skipped[row.place] = row.reason
             else:
                 yield row.place, row.file, row.text
 

@@ -281,7 +281,7 @@ def _list_manifest(
     listed: dict[Path, _PictureEntry] = {}
     for one in iterate_manifest(path, resolve=resolve):
         if isinstance(one, Trouble):
-            skipped[one.place] = one.said
+            skipped[one.place] = one.reason
         elif one.file is None:
             skipped[one.place] = "it names no file"
         elif len(one.labels) != 1:
