@@ -442,7 +442,11 @@ def _run_pymupdf4llm(pdf: Path) -> str:
         "import sys, pymupdf4llm;"
         "sys.stdout.write(pymupdf4llm.to_markdown(sys.argv[1], show_progress=False))"
     )
-    done = subprocess.run([python, "-c", code, str(pdf)], capture_output=True, timeout=600)
+    try:
+        done = subprocess.run([python, "-c", code, str(pdf)], capture_output=True, timeout=600)
+    except subprocess.TimeoutExpired:
+        print(f"pymupdf4llm takes more than 10 minutes for {pdf.name}: left out")
+        return ""
     text = done.stdout.decode("utf-8", "replace")
     return re.sub(r"[*#`]+|^\|", " ", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
 
