@@ -71,7 +71,6 @@ MANUALS = (
            "debiandoc"),
     Manual("fai-doc", "fai-guide.pdf", "fai-guide.html", "asciidoc, dblatex"),
     Manual("ledger", "ledger3.pdf", "ledger3.html", "Texinfo"),
-    Manual("gprolog-doc", "gprolog.pdf", "gprolog.html", "LaTeX, Hevea"),
     Manual("claws-mail-doc", "en/claws-mail-manual.pdf.gz", "en/claws-mail-manual.html",
            "FOP"),
     Manual("claws-mail-doc", "es/claws-mail-manual.pdf.gz", "es/claws-mail-manual.html",
