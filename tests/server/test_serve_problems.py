@@ -168,7 +168,7 @@ def test_fields_that_do_not_fit_are_named_and_not_quoted(broken: TestClient) -> 
     told = answer.json()
     assert any("dimensions" in one["where"] for one in told["errors"])
     assert "'secretwords'" not in answer.text
-    assert all(one["said"] for one in told["errors"])
+    assert all(one["message"] for one in told["errors"])
 
 
 WORDS = "Dear Anna, the key is under the stone."
