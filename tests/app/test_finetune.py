@@ -13,13 +13,7 @@ from typing import Any
 import pytest
 
 from anyrig import Rig
-from anyrig.app.finetune import (
-    classifier_settings,
-    embedding_settings,
-    tune_classifier,
-    tune_embedding,
-)
-from anyrig.app.training_tasks import TASKS, build, split_pairs
+from anyrig.app.training import TASKS, tune_classifier, tune_embedding
 from anyrig.documents.classify.finetuned import find_classifier as classifier_in
 from anyrig.documents.classify.pipeline import Examples, classify_with_model, select_examples
 from anyrig.documents.model import EmbeddingModel, find
@@ -29,8 +23,10 @@ from anyrig.documents.reading import OpenedSource, TextSource, read_sources
 from anyrig.errors import InvalidInputError, InvalidSettingError, WorkError
 from anyrig.events import Event, ProgressEvent
 from anyrig.text.manifest import read_manifest
+from anyrig.training import tasks
 from anyrig.training.config import TrainConfig
-from anyrig.training.tasks.embedding import Pair, evaluate_retrieval
+from anyrig.training.fine_tune import classifier_settings, embedding_settings
+from anyrig.training.tasks.embedding import Pair, evaluate_retrieval, split_pairs
 from anyrig.work.pool import WorkerPool
 from anyrig.work.worker import LocalWorkers
 from tests.conftest import ROOT
@@ -132,7 +128,7 @@ def test_nothing_is_written_over(tiny: EmbeddingModel, tmp_path: Path) -> None:
     there = tmp_path / "there"
     there.mkdir()
     (there / "mine.txt").write_text("mine")
-    with pytest.raises(InvalidInputError, match="exists already"):
+    with pytest.raises(InvalidInputError, match="already exists"):
         tune_classifier(*found, tiny, there)
     assert (there / "mine.txt").read_text() == "mine"
 
@@ -191,10 +187,14 @@ def tables() -> dict[str, Any]:
     }
 
 
+def _build(table: dict[str, Any], folder: Path, run: Path) -> tasks.Task:
+    return tasks.build_task(table, folder, run, seed=0, kinds={**tasks.TASKS, **TASKS})
+
+
 def test_the_examples_are_tasks(tables: dict[str, Any], tmp_path: Path) -> None:
-    task = build(tables["classifier"]["task"], EXAMPLES, tmp_path, seed=0)
+    task = _build(tables["classifier"]["task"], EXAMPLES, tmp_path)
     assert (len(task.data), len(task.validation)) == (320, 80)
-    other = build(tables["embedding"]["task"], EXAMPLES, tmp_path, seed=0)
+    other = _build(tables["embedding"]["task"], EXAMPLES, tmp_path)
     assert len(other.data) + len(other.validation) == 288
     for table in tables.values():
         TrainConfig.from_table(table["train"])
@@ -207,7 +207,7 @@ def test_a_kind_that_there_is_not_is_refused_with_all_that_there_are(
     kind: Any, tmp_path: Path
 ) -> None:
     with pytest.raises((InvalidSettingError, InvalidInputError)) as caught:
-        build({"kind": kind}, tmp_path, tmp_path, 0)
+        _build({"kind": kind}, tmp_path, tmp_path)
     assert {"language", "images", "classifier", "embedding"} <= set(
         re.findall(r"\w+", caught.value.hint)
     )
@@ -215,7 +215,7 @@ def test_a_kind_that_there_is_not_is_refused_with_all_that_there_are(
 
 def test_a_kind_of_0_1_0_that_is_gone_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettingError, match="no longer part") as caught:
-        build({"kind": "diffusion", "data": "pictures"}, tmp_path, tmp_path, 0)
+        _build({"kind": "diffusion", "data": "pictures"}, tmp_path, tmp_path)
     assert "examples/train/diffusion.py" in caught.value.hint
 
 
@@ -232,7 +232,7 @@ def test_the_command_fine_tunes_and_sorts(anyrig: Any, tmp_path: Path) -> None:
     assert told["after"]["loss"] < told["before"]["loss"]
     again = anyrig(*words)
     assert again.returncode == 2
-    assert "exists already" in again.stderr
+    assert "already exists" in again.stderr
     sorted_ = anyrig("classify", "--text", "the cat and perro", "--with", str(tmp_path / "made"),
                      "--device", "cpu", "--no-bench", "--json")  # fmt: skip
     assert sorted_.returncode == 0, sorted_.stderr

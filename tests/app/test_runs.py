@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from anyrig.app.training import check_export_target
 from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError, OverloadedError
 from anyrig.jobs.queue import make_owner_name
@@ -103,8 +102,8 @@ def test_other_peoples_folders_are_left_alone(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="is not empty"):
         runs.check_folder(tmp_path)
     with pytest.raises(InvalidInputError, match="already exists"):
-        check_export_target(tmp_path)
-    check_export_target(tmp_path / "new")
+        runs.check_new_folder(tmp_path)
+    runs.check_new_folder(tmp_path / "new")
 
 
 # -- machines that are not here --------------------------------------------------------------------
@@ -114,7 +113,9 @@ def test_an_estimate_is_made_for_each_device_by_its_own_rules(
     tmp_path: Path, machine: Callable[..., Machine]
 ) -> None:
     pytest.importorskip("torch")
-    from anyrig.app.training_estimate import estimate_run
+    from anyrig.app.training import build_task
+    from anyrig.training.estimate import estimate_devices
+    from anyrig.training.train_run import build_temporarily
 
     (tmp_path / "a.txt").write_text("The tide came in at noon.\n" * 200, encoding="utf-8")
     path = tmp_path / "a.toml"
@@ -126,9 +127,10 @@ def test_an_estimate_is_made_for_each_device_by_its_own_rules(
     config = read_config(path)
     run = runs.Run(tmp_path / "r", "a", str(path), tmp_path, config.task, config.train, {}, 0.0)
     there = machine("h200-linux")
-    found = estimate_run(
-        run, there, lambda device: "bf16" if device.kind == "gpu" else "fp32", lambda event: None
-    )
+    with build_temporarily(run, build_task) as built:
+        found = estimate_devices(
+            *built, there.devices, lambda device: "bf16" if device.kind == "gpu" else "fp32"
+        )
     assert [one.device.id for one in found] == [one.id for one in there.devices]
     kinds = {one.device.kind: one.estimate for one in found}
     assert (kinds["gpu"].device_type, kinds["gpu"].precision) == ("cuda", "bf16")

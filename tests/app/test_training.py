@@ -13,16 +13,16 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from anyrig import Rig  # noqa: E402
-from anyrig.app.training import (  # noqa: E402
-    RunEndedEvent,
-    RunStartedEvent,
-    TrainingEvent,
-    TrainingRequest,
-)
+from anyrig.app.training import TrainingRequest  # noqa: E402
 from anyrig.app.training_process import _receive_events, _send_events  # noqa: E402
 from anyrig.errors import InvalidInputError, InvalidOptionError  # noqa: E402
 from anyrig.events import Event, WarningEvent  # noqa: E402
 from anyrig.options import json_schema, request_from_json, request_to_json  # noqa: E402
+from anyrig.training.train_run import (  # noqa: E402
+    RunEndedEvent,
+    RunStartedEvent,
+    TrainingEvent,
+)
 
 CONFIG = """
 [task]

@@ -289,11 +289,12 @@ def test_a_training_file_is_not_taken_for_the_settings_of_its_job(client: TestCl
 def test_a_classifier_run_opens_only_the_files_it_was_told_of(
     outside: Path, tmp_path: Path
 ) -> None:
-    from anyrig.app.training_tasks import build
+    from anyrig.app.training import TASKS
     from anyrig.errors import InvalidInputError
+    from anyrig.training.tasks import build_task
 
     (tmp_path / "examples.jsonl").write_text(json.dumps({"file": str(outside), "label": "b"}))
     (tmp_path / "files.json").write_text("{}")
     config = {"kind": "classifier", "examples": "examples.jsonl", "files": "files.json"}
     with pytest.raises(InvalidInputError, match="that file may not be read"):
-        build(config, tmp_path, tmp_path / "run", 0)
+        build_task(config, tmp_path, tmp_path / "run", 0, kinds=TASKS)

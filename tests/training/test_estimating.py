@@ -12,7 +12,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from anyrig.app.training_estimate import compare_with_device
 from anyrig.devices.machine import Machine
 from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.training.config import Recompute
@@ -21,6 +20,7 @@ from anyrig.training.estimate import (
     ROUNDING,
     Estimate,
     MemoryTracker,
+    compare_with_device,
     estimate,
     repeat_batch,
 )

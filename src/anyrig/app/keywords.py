@@ -403,7 +403,7 @@ class TrainClassifierKeywords(ClassifierModelOptionsKeywords, total=False):
 
 
 class FineTuneKeywords(ClassifierModelOptionsKeywords, total=False):
-    """Options of `FineTuneRequest` in `anyrig.app.finetune`."""
+    """Options of `FineTuneRequest` in `anyrig.app.training`."""
 
     epochs: int
     """passes over the examples."""

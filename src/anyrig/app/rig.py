@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from anyrig.app.devices import DeviceList, Diagnosis
     from anyrig.app.embedding import Embeddings
     from anyrig.app.entities import EntitiesResult
-    from anyrig.app.finetune import FineTuneResult
     from anyrig.app.index import IndexResult
     from anyrig.app.jobs import Jobs
     from anyrig.app.keywords import (
@@ -90,6 +89,7 @@ if TYPE_CHECKING:
     from anyrig.settings.saved_device import SavedDevice
     from anyrig.speech.choose import WeightsCache
     from anyrig.speech.engine import Voice
+    from anyrig.training.fine_tune import FineTuneResult
     from anyrig.training.runs import RegisteredRun, TrainingResult
 
 log = logging.getLogger(__name__)
@@ -644,13 +644,13 @@ class Rig:
         Rig().fine_tune("examples.csv", "bills-model", epochs=4).after["accuracy"]
         Rig().classify("inbox", classifier="bills-model")
         """
-        from anyrig.app import finetune
+        from anyrig.app import training
 
         request = self.request(
-            finetune.FineTuneRequest, examples=examples, fine_tune=folder, **options
+            training.FineTuneRequest, examples=examples, fine_tune=folder, **options
         )
         with self.report_to(on_event) as report:
-            return finetune.fine_tune(self, request, report)
+            return training.fine_tune(self, request, report)
 
     def embed(
         self,

@@ -1,64 +1,96 @@
-"""Training: a TOML file in, a trained model out; a run that was interrupted can be resumed."""
+"""Training: a TOML file in, a trained model out; a run that was interrupted can be resumed.
+
+Fine-tuning trains a text model on examples without a file; estimates and profiles say what a run
+needs before it starts.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import logging
 import os
-import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from anyrig.app.classify import ClassifierModelOptions, SourceReader, load_examples
 from anyrig.app.compute import (
     MAX_PROCESSES,
     PRECISIONS,
     DeviceOptions,
     TrainingComputeOptions,
+    load_failed_formats,
     place,
     test_device,
 )
+from anyrig.app.embedding import detect_languages, find_model
+from anyrig.app.profiling import BatchSizeProfile, build_profile
 from anyrig.devices.machine import parse_precision
 from anyrig.errors import (
     AnyrigError,
     InvalidInputError,
     InvalidOptionError,
+    InvalidSettingError,
     Message,
     MissingPackageError,
     OptionRef,
 )
-from anyrig.events import Event, NamedEvent, OnEvent, ProgressEvent, WarningEvent
+from anyrig.events import OnEvent, ProgressEvent, WarningEvent
 from anyrig.options import option
 from anyrig.precision.profiles import ProfileName
-from anyrig.results import in_json, to_json
+from anyrig.results import to_json
+from anyrig.storage.weights import find_cached_repository
 from anyrig.training import runs
-from anyrig.training.config_file import (
-    ConfigFile,
-    build_settings,
-    check_settings,
-    read_config,
+from anyrig.training.config_file import ConfigFile, check_settings, read_config
+from anyrig.training.fine_tune import (
+    HELD_OUT_SHARE,
+    FineTuneResult,
+    PreparedTask,
+    check_count,
+    classifier_settings,
+    digest_of,
+    embedding_settings,
 )
+from anyrig.training.fine_tune import fine_tune as run_fine_tuning
 from anyrig.training.runs import Run, TrainingResult
+from anyrig.training.train_run import (
+    RunEndedEvent,
+    RunStartedEvent,
+    build_temporarily,
+    profile_run,
+    train_run,
+)
 from anyrig.units import is_whole_number, pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
+    from anyrig.devices.choose import DeviceChoice
+    from anyrig.devices.machine import Device, Precision
+    from anyrig.documents.classify.pipeline import Examples
+    from anyrig.documents.model import EmbeddingModel
+    from anyrig.documents.pairs import PairFile
+    from anyrig.documents.reading import OpenedSource
     from anyrig.placement import Placement
+    from anyrig.text.manifest import Trouble
     from anyrig.training.config import TrainConfig
-    from anyrig.training.metrics import Record, StepMetrics
+    from anyrig.training.estimate import DeviceEstimate
+    from anyrig.training.lora import LoraConfig
     from anyrig.training.tasks import Task
-    from anyrig.training.trainer import Trainer, TrainResult
+    from anyrig.training.tasks.classifier import ClassWeights
+    from anyrig.training.tasks.texts import Cutter
 
-log = logging.getLogger(__name__)
-_STEP_EVENT_INTERVAL_S = 0.1
+TASKS = {
+    "classifier": "anyrig.app.training:build_classifier_task",
+    "embedding": "anyrig.app.training:build_embedding_task",
+}
+"""Kinds of tasks that need documents, beside those of `anyrig.training.tasks`."""
+PLOT_FILE = "memory.svg"
+_DEFAULT_MODEL = "minilm"
+_FOREIGN_SHARE = 0.15
+"""Of texts in languages that the model was not trained on, from which there is a warning."""
 _REMEMBERED = ("device", "profile", "strict", "no_bench", "nproc")
 """Options that a resumed run has again if they are not given."""
-UNWRITTEN = "left"
-"""Among what was made: processes that each hold a part of the model could not write it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,78 +156,6 @@ class TrainingRequest(DeviceOptions):
             )
 
 
-@dataclass(frozen=True)
-class RunStartedEvent(Event):
-    """A training run begins, or goes on, in its folder."""
-
-    run: Run
-    num_processes: int = 1
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "event": "begin", "run": str(self.run.folder), "task": self.run.task.get("kind"),
-            "processes": self.num_processes,
-        }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class DeviceEvent(NamedEvent):
-    """Where the work runs."""
-
-    event: ClassVar = "device"
-    name: str = field(metadata=in_json("device"))
-    precision: str
-    title: str = field(metadata=in_json(omit=True))
-    """The name with what was chosen for it, for a person."""
-
-
-@dataclass(frozen=True)
-class TrainingEvent(Event):
-    """What a training run reports: a step (at most ten a second), a validation, a warning."""
-
-    report: Record
-    total_steps: int | None
-    unit: str
-    """What units are: tokens, samples."""
-
-    def to_json(self) -> dict[str, Any]:
-        from anyrig.training.metrics import Alert, StepMetrics, ValidationMetrics
-
-        report = self.report
-        if isinstance(report, StepMetrics):
-            row = self._step_to_json(report)
-        elif isinstance(report, ValidationMetrics):
-            row = {"event": "validation", "step": report.step, "figures": report.figures}
-        elif isinstance(report, Alert):
-            row = {
-                "event": "alert", "kind": report.kind, "step": report.step, "text": report.text,
-                "hint": report.hint,
-            }  # fmt: skip
-        else:
-            row = {"event": "said", "kind": report.kind, "step": report.step, "text": report.text}
-        plain: dict[str, Any] = to_json(row)
-        return plain
-
-    def _step_to_json(self, figures: StepMetrics) -> dict[str, Any]:
-        total = self.total_steps
-        of = f"/{total}" if total else ""
-        return {
-            "event": "progress", "stage": "training", "step": figures.step, "steps": total,
-            "loss": figures.loss, "done": figures.step / total if total else None,
-            "left_s": figures.eta_s, "elapsed_s": figures.elapsed_s, "epoch": figures.epoch,
-            "rate": figures.rate, "step_s": figures.step_s, "unit": self.unit,
-            "units_per_s": figures.units_per_s, "memory_peak_bytes": figures.memory_peak_bytes,
-            "title": f"step {figures.step}{of}, loss {figures.loss:.4g}",
-        }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class RunEndedEvent(Event):
-    """A training run is finished, was finished before, or was stopped."""
-
-    result: TrainingResult
-
-
 def find_missing_torch(rig: Rig) -> MissingPackageError | None:
     """The error of training without torch, with the command that installs it; None if it is."""
     from importlib.util import find_spec
@@ -218,21 +178,14 @@ def require_torch(rig: Rig) -> None:
 def train(rig: Rig, request: TrainingRequest, on_event: OnEvent) -> TrainingResult:
     """Train as a TOML file says, or resume a run, until it is finished or stopped by Ctrl+C."""
     require_torch(rig)
-    if request.export is not None:
-        check_export_target(request.export)
+    if request.export is not None and request.export.suffix.lower() != ".onnx":
+        runs.check_new_folder(request.export)
     prepared = _prepare_run(rig, request, on_event)
     result = prepared.result or _train_prepared(rig, prepared, on_event)
     on_event(RunEndedEvent(result))
     if request.export is not None and result.finished:
-        result = replace(result, exported=str(export_model(result, request.export)))
+        result = replace(result, exported=str(runs.export_model(result, request.export)))
     return result
-
-
-def write_report(run: Run) -> Path:
-    """Write `report.html` of a run as it is now."""
-    from anyrig.training.report import write_report as write
-
-    return write(run.folder, title=run.folder.name, unit=run.unit)
 
 
 # -- which run -------------------------------------------------------------------------------------
@@ -409,7 +362,7 @@ def _train_prepared(rig: Rig, prepared: _PreparedRun, on_event: OnEvent) -> Trai
         if len(devices) > 1:
             return training_process.launch(rig, request, run, devices, on_event)
         placement = place_training(rig, request, run.train)
-        return train_in_process(run, placement, rig.environment, on_event)
+        return train_run(run, build_task, placement, rig.environment, on_event)
     except AnyrigError:
         if prepared.is_new and runs.delete_if_unstarted(run):
             runs.unregister_run(rig.folders.runs, runs.make_run_id(run.folder))
@@ -427,196 +380,429 @@ def choose_devices(rig: Rig, request: TrainingRequest) -> list[str]:
     return [one.id for one in config.choose_devices(rig.machine, choice, count, "nproc")]
 
 
-def train_in_process(
-    run: Run, placement: Placement, environment: Mapping[str, str], on_event: OnEvent
-) -> TrainingResult:
-    """Train in this process; in one of several, the first saves the state and the result."""
-    on_event(DeviceEvent(placement.device.name, placement.precision, placement.title))
-
-    def write_state(status: runs.RunStatus, **facts: Any) -> None:
-        if environment.get("RANK", "0") == "0":
-            runs.write_state(run.folder, status, **facts)
-
-    write_state("running")
-    try:
-        result = _run_trainer(
-            run, placement, environment, on_event, lambda steps: write_state("running", steps=steps)
-        )
-    except AnyrigError as error:
-        write_state("failed", error=error.message)
-        raise
-    except BaseException:
-        with contextlib.suppress(AnyrigError):
-            write_state("stopped")
-        raise
-    if environment.get("RANK", "0") == "0":
-        with contextlib.suppress(InvalidInputError):  # stopped before anything was logged
-            result = replace(result, report=str(write_report(run)))
-        runs.write_result(run.folder, result)
-    write_state("finished" if result.finished else "stopped", steps=result.total_steps)
-    return result
+# -- before it is trained --------------------------------------------------------------------------
 
 
-def _run_trainer(
-    run: Run,
-    placement: Placement,
-    environment: Mapping[str, str],
-    on_event: OnEvent,
-    on_count: Callable[[int | None], None],
-) -> TrainingResult:
-    """Train; `on_count` is called with the number of steps before the first."""
+def estimate_training(
+    rig: Rig, request: TrainingRequest, on_event: OnEvent
+) -> list[DeviceEstimate]:
+    """Estimate the memory of a training step on every device, without using any."""
+    require_torch(rig)
+    run = _describe_run(rig, request)
+    choice = rig.preview_device(request)
+    for warning in choice.warnings:
+        rig.warn(warning)
     on_event(ProgressEvent("reading the data"))
-    from anyrig.training.trainer import Trainer
+    from anyrig.training.estimate import estimate_devices
 
-    config, optimizer = build_settings(run.train)
-    task = build_task(run, config)
-    total_steps = _count_steps(task, config)
-    on_count(total_steps)
-    logger = _EventLogger(on_event, total_steps, run.unit)
-    on_event(ProgressEvent("preparing the first step"))
-    with Trainer.of(
-        task, config=config, optimizer=optimizer, placement=placement, folder=run.folder,
-        environment=environment, loggers=[logger],
-    ) as trainer:  # fmt: skip
-        logger.trainer = trainer
-        trained = trainer.fit()
-    return _build_result(run, task, trained, total_steps)
+    with build_temporarily(run, build_task) as (task, settings, optimizer):
+        return estimate_devices(
+            task, settings, optimizer, rig.machine.devices,
+            lambda device: _choose_precision(rig, choice, device, run), on_event,
+        )  # fmt: skip
+
+
+def profile_training(
+    rig: Rig, request: TrainingRequest, on_event: OnEvent
+) -> tuple[BatchSizeProfile, Path | None]:
+    """Measure memory and speed of a run's own step by micro batch.
+
+    Returns the profile, and the plot that was written into the folder of an existing run.
+    """
+    require_torch(rig)
+    run = _describe_run(rig, request)
+    placement = place_training(rig, request, run.train)
+    plot = run.folder / PLOT_FILE if runs.is_run(run.folder) else None
+    found = profile_run(run, build_task, placement, on_event, plot=plot)
+    title = f"a step of {run.name}"
+    return build_profile(placement, title, placement.precision, found), plot
+
+
+def _describe_run(rig: Rig, request: TrainingRequest) -> Run:
+    """The run as it would be, without a folder of its own."""
+    config = load_config(request)
+    settings = merge_settings(rig, request, config.train)
+    check_settings(settings)
+    folder = request.resume or request.run or Path()
+    return Run(
+        folder, config.name, str(config.path), config.base, config.task, settings, {}, time.time()
+    )
+
+
+def _choose_precision(rig: Rig, choice: DeviceChoice, device: Device, run: Run) -> Precision:
+    """What a device would train in; if it cannot be used now: as requested, or bf16 or fp32."""
+    from anyrig.placement import PlacementOptions, plan_placement
+    from anyrig.training.config import training_workload
+
+    requested = str(run.train.get("precision", "auto"))
+    try:
+        plan = plan_placement(
+            rig.machine,
+            replace(choice, devices=(device,), selector=device.id),
+            training_workload(requested),
+            PlacementOptions(
+                precision=requested, profile=rig.settings.compute.profile, workers_per_device=1
+            ),
+            speeds=rig.measurements.speeds(rig.machine),
+            failed=load_failed_formats(rig),
+        )
+        if plan.placements[0].device.id == device.id:
+            return plan.placements[0].precision
+    except AnyrigError:
+        pass
+    if requested in ("bf16", "fp16", "fp8", "tf32"):
+        return requested  # type: ignore[return-value]  # one of the literals
+    return "bf16" if requested == "auto" and device.features.bf16 else "fp32"
+
+
+# -- fine-tuning -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuneRequest(ClassifierModelOptions):
+    """Fine-tuning.
+
+    For some dozens of examples of each label and more, where wording matters as much as the topic;
+    with fewer examples a classifier on a model's vectors is better, and trained in seconds.
+    """
+
+    examples: Path = option(
+        help="a folder of folders, a CSV or JSON lines", flag=False, upload=True
+    )
+    fine_tune: Path = option(
+        help="train all weights and save the new model in this folder; needs the extra torch",
+        http=False, metavar="FOLDER",
+    )  # fmt: skip
+    epochs: int = option(4, "passes over the examples", ge=1)
+    batch: int = option(16, "batch size", ge=1)
+    learning_rate: float = option(2e-4, "learning rate", gt=0, lt=1)
+    seed: int = option(0, "random seed of the split, new layers and order of examples")
+    held: float = option(
+        HELD_OUT_SHARE, "fraction of the examples held out for evaluation", ge=0, lt=1
+    )
+    balanced: bool = option(False, "give rare labels the same weight as common ones")
+
+
+def fine_tune(rig: Rig, request: FineTuneRequest, on_event: OnEvent) -> FineTuneResult:
+    """Fine-tune a classifier on examples; the model is saved in a new folder."""
+    require_torch(rig)
+    from anyrig.documents.classify.pipeline import select_examples
+    from anyrig.training.tasks.texts import import_transformers
+
+    folder = request.fine_tune.resolve()
+    runs.check_new_folder(folder)
+    import_transformers()  # reports a missing package before files are read
+    found = load_examples(request.examples)
+    examples = select_examples(found, "many" if request.multi else None)
+    reader = SourceReader(rig, request, examples.sources)
+    model = _find_base_model(rig, request, reader.list_texts(), on_event)
+    placement = _place(rig, request)
+    return tune_classifier(
+        examples, reader.documents, model, folder,
+        settings=_build_settings(request, placement), placement=placement, on_event=on_event,
+        held=request.held,
+        class_weights="balanced" if request.balanced else "none",
+    )  # fmt: skip
+
+
+def tune_classifier(
+    examples: Examples,
+    documents: Iterable[OpenedSource],
+    model: EmbeddingModel,
+    folder: Path,
+    *,
+    settings: TrainConfig | None = None,
+    placement: Placement | None = None,
+    on_event: OnEvent = lambda event: None,
+    **options: Any,
+) -> FineTuneResult:
+    """Train all weights of an encoder to classify.
+
+    Args:
+        examples: what is learnt.
+        documents: their sources with their pages.
+        model: the encoder to begin with.
+        folder: where the model is saved; it must be empty or not exist.
+        settings: of the training; by default `classifier_settings()`.
+        placement: where it is trained; by default the best device.
+        on_event: receives progress.
+        options: of `prepare_classifier`.
+    """
+    runs.check_new_folder(folder)
+    settings = settings or classifier_settings()
+    prepared = prepare_classifier(
+        examples, documents, model, seed=settings.seed, on_event=on_event, **options
+    )
+    return run_fine_tuning(
+        prepared, model.name, folder, settings=settings, placement=placement, on_event=on_event
+    )
+
+
+def tune_embedding(
+    found: PairFile,
+    model: EmbeddingModel,
+    folder: Path,
+    *,
+    settings: TrainConfig | None = None,
+    placement: Placement | None = None,
+    on_event: OnEvent = lambda event: None,
+    **options: Any,
+) -> FineTuneResult:
+    """Train an embedding model on pairs, as `tune_classifier` does on examples.
+
+    The options are those of `prepare_embedding`.
+    """
+    runs.check_new_folder(folder)
+    settings = settings or embedding_settings()
+    prepared = prepare_embedding(found, model, seed=settings.seed, **options)
+    return run_fine_tuning(
+        prepared, model.name, folder, settings=settings, placement=placement, on_event=on_event
+    )
+
+
+def _find_base_model(
+    rig: Rig, request: FineTuneRequest, texts: list[str], on_event: OnEvent
+) -> EmbeddingModel:
+    name = request.model if request.model != "auto" else rig.settings.documents.model
+    name = _DEFAULT_MODEL if name in ("auto", "") else name
+    model = check_trainable(find_model(rig, replace(request, model=name), {}, on_event))
+    shares = detect_languages(texts)
+    foreign = {code: share for code, share in shares.items() if code not in model.languages}
+    if model.languages and sum(foreign.values()) >= _FOREIGN_SHARE * sum(shares.values()) > 0:
+        on_event(WarningEvent(
+            Message(
+                "some texts are in {foreign}, but {name} was trained on {languages} only: pass"
+                " another encoder with {model}",
+                foreign=", ".join(sorted(foreign)[:5]), name=model.name,
+                languages=", ".join(model.languages), model=OptionRef("model"),
+            )
+        ))  # fmt: skip
+    return model
+
+
+def _place(rig: Rig, request: FineTuneRequest) -> Placement:
+    from anyrig.training.config import training_workload
+
+    options = request
+    if not any(gpu.usable for gpu in rig.machine.gpus):
+        options = replace(request, no_bench=True)  # nothing to choose between
+    plan = place(rig, rig.choose_device(options), training_workload(), request)
+    test_device(rig, plan.placements[0], options)
+    return plan.placements[0]
+
+
+def _build_settings(request: FineTuneRequest, placement: Placement) -> TrainConfig:
+    settings = classifier_settings(
+        epochs=request.epochs, batch=request.batch, learning_rate=request.learning_rate,
+        seed=request.seed, precision=request.precision,
+    )  # fmt: skip
+    if request.memory_gb is not None or request.memory_fraction is not None:
+        settings = replace(
+            settings, memory_gb=request.memory_gb or 0.0,
+            memory_fraction=request.memory_fraction or 0.0,
+        )  # fmt: skip
+    if placement.device.kind == "cpu":  # its memory holds any such batch
+        settings = replace(settings, micro_batch=settings.batch)
+    return settings
+
+
+# -- tasks -----------------------------------------------------------------------------------------
 
 
 def build_task(run: Run, config: TrainConfig) -> Task:
-    from anyrig.app import training_tasks
+    """The task of a run's `[task]` table, of any kind."""
+    from anyrig.training import tasks
 
-    return training_tasks.build(run.task, run.base, run.folder, config.seed)
-
-
-def _count_steps(task: Task, config: TrainConfig) -> int | None:
-    """How many steps a run has; None if the length of its data is not known."""
-    from anyrig.training.data import DataSource
-    from anyrig.training.distributed.group import Group
-
-    if config.steps:
-        return config.steps
-    steps = DataSource(task.data, config, Group(), collate=task.collate).steps_in_epoch
-    return config.epochs * steps if steps else None
+    return tasks.build_task(
+        run.task, run.base, run.folder, config.seed, kinds={**tasks.TASKS, **TASKS}
+    )
 
 
-class _EventLogger:
-    """Passes what a run reports on as events; logs the trainer's reasons with the first."""
+def prepare_classifier(
+    examples: Examples,
+    documents: Iterable[OpenedSource],
+    model: EmbeddingModel,
+    *,
+    held: float = HELD_OUT_SHARE,
+    class_weights: ClassWeights = "none",
+    lora: LoraConfig | None = None,
+    folder: Path = Path(),
+    seed: int = 0,
+    on_event: OnEvent = lambda event: None,
+) -> PreparedTask:
+    from anyrig.documents.classify.pipeline import read_examples
+    from anyrig.training.tasks import classifier
 
-    name = "events"
+    def report(done: int, total: int) -> None:
+        on_event(ProgressEvent("reading", done, total))
 
-    def __init__(self, on_event: OnEvent, total_steps: int | None, unit: str) -> None:
-        self.trainer: Trainer | None = None
-        self._on_event, self._total_steps, self._unit = on_event, total_steps, unit
-        self._waiting: StepMetrics | None = None
-        self._next_step_s = 0.0
-        self._has_logged = False
-
-    def log(self, report: Record) -> None:
-        from anyrig.training.metrics import StepMetrics
-
-        if not self._has_logged and self.trainer is not None and self.trainer.reasons:
-            self._has_logged = True
-            log.info("training\n  %s", "\n  ".join(self.trainer.reasons))
-        if not isinstance(report, StepMetrics):
-            self.close()
-            self._send(report)
-            return
-        self._waiting = report
-        now = time.monotonic()
-        if now >= self._next_step_s:
-            self._next_step_s = now + _STEP_EVENT_INTERVAL_S
-            self.close()
-
-    def close(self) -> None:
-        """Send the last step that was held back."""
-        if self._waiting is not None:
-            figures, self._waiting = self._waiting, None
-            self._send(figures)
-
-    def _send(self, report: Record) -> None:
-        self._on_event(TrainingEvent(report, self._total_steps, self._unit))
-
-
-def _build_result(
-    run: Run, task: Task, trained: TrainResult, total_steps: int | None
-) -> TrainingResult:
-    if trained.loss is None:
-        trained = replace(trained, loss=runs.load_state(run.folder).loss)
-    plain = {**asdict(trained), "made": _make_plain(trained.outputs)}
-    plain["micro_batch_why"] = plain.pop("micro_batch_reason")
-    for name in ("outputs", "stopped_early"):
-        plain.pop(name)
-    return TrainingResult(**{
-        **to_json(plain),
-        "run": str(run.folder), "task": run.task.get("kind"), "total_steps": total_steps,
-        "epochs": round(trained.epochs, 4), "seconds": round(trained.seconds, 3), "unit": run.unit,
-        "left_out": dict(task.skipped), "reasons": tuple(trained.reasons),
-    })  # fmt: skip
-
-
-def _make_plain(made: Mapping[str, Any]) -> dict[str, Any]:
-    """What a task has written, by name; values that are not JSON as text."""
-    plain: dict[str, Any] = json.loads(json.dumps(dict(made), default=str))
-    return plain
-
-
-# -- the trained model -----------------------------------------------------------------------------
-
-
-def write_sharded_model(run: Run, result: TrainingResult) -> TrainingResult:
-    """Write the model that several processes hold in parts, from its checkpoint.
-
-    On the host: it may be too large for one device.
-    """
-    from anyrig.training.checkpoint import Checkpointer
-    from anyrig.training.distributed.group import Group
-    from anyrig.training.trainer import CHECKPOINTS
-
-    config, _ = build_settings(run.train)
-    task = build_task(run, config)
-    found = Checkpointer(run.folder / CHECKPOINTS).load()
-    if found is None or task.finish is None:
-        return result
-    Group().load_state_dict(task.model, None, found.state.weights, None)
-    result = replace(result, made=to_json(_make_plain(task.finish(run.folder))))
-    runs.write_result(run.folder, result)
-    return result
-
-
-def check_export_target(target: Path) -> None:
-    """Refuse, before any work, to overwrite a folder with a model."""
-    if target.suffix.lower() != ".onnx" and target.exists():
-        if target.is_dir() and not any(target.iterdir()):
-            return
+    kind, learnable = examples.kind, read_examples(examples, documents, report)
+    names = tuple(sorted({name for labels in learnable.labels for name in labels}))
+    if len(names) < (2 if kind == "one" else 1):
         raise InvalidInputError(
-            f"{target} already exists", hint="Choose another path, or remove it."
+            f"all examples are {names[0]!r}" if names else "no example has a label",
+            hint="Give examples of at least two labels.",
         )
+    check_count(len(learnable.texts), held)
+    numbers = {name: number for number, name in enumerate(names)}
+    rows = [
+        classifier.LabelledText(text, tuple(numbers[name] for name in labels))
+        for text, labels in zip(learnable.texts, learnable.labels, strict=True)
+    ]
+    cutter = _build_cutter(model)
+    weights = _load_weights(classifier, model, seed, labels=names, kind=kind)
+    learnt, held_out = ([rows[n] for n in part] for part in classifier.split(rows, held, seed=seed))
+    adapted = None if lora is None else classifier.add_adapter(weights, lora, folder)
+    task = classifier.classifier(
+        weights, cutter, learnt, held_out, names, kind=kind, class_weights=class_weights,
+        adapted=adapted,
+    )  # fmt: skip
+    task.skipped = _list_skipped(learnable.troubles)
+    digest = digest_of(model.fingerprint, kind, str(held), str(class_weights), *map(repr, rows))
+    commonest = max(map(learnable.labels.count, set(learnable.labels))) / len(rows)
+    notes = [*learnable.notes, *_describe_cut(cutter, learnable.texts)]
+    return PreparedTask(task, digest, names, kind, commonest, learnable.troubles, notes)
 
 
-def export_model(result: TrainingResult, target: Path) -> Path:
-    """Copy the trained model into a folder, or its ONNX file to a path."""
-    from anyrig.storage.files import open_atomic
-    from anyrig.training.export import replace_folder
+def prepare_embedding(
+    found: PairFile,
+    model: EmbeddingModel,
+    *,
+    held: float = HELD_OUT_SHARE,
+    scale: float = 0.0,
+    piece: int | None = None,
+    seed: int = 0,
+) -> PreparedTask:
+    from anyrig.training.tasks import embedding
 
-    if result.model is None:
-        raise InvalidInputError(
-            "the run has no model to export",
-            hint=Message(
-                "Finish it first: pass {resume} with its folder.", resume=OptionRef("resume")
-            ),
+    check_count(len(found.found), held)
+    rows: list[Any] = [
+        embedding.Pair(one.one, one.other, one.negatives) if one.score is None
+        else embedding.Scored(one.one, one.other, one.score)
+        for one in found.found
+    ]  # fmt: skip
+    cutter = _build_cutter(model)
+    options = {
+        "pooling": model.pooling,
+        "normalise": model.normalise,
+        "piece": embedding.PIECE if piece is None else piece,
+    }
+    weights = _load_weights(embedding, model, seed, {"dense": model.dense}, **options)
+    parts = ([rows[n] for n in part] for part in embedding.split_pairs(rows, held, seed=seed))
+    task = embedding.embedding(
+        weights, cutter, *parts, scale=scale or embedding.SCALE, prompts=model.prompts
+    )
+    task.skipped = _list_skipped(found.troubles)
+    digest = digest_of(model.fingerprint, str(held), str(scale), *map(repr, rows))
+    notes = _describe_cut(cutter, [text for row in rows for text in row[:2]])
+    return PreparedTask(
+        task, digest, troubles=found.troubles, notes=notes, measure=embedding.evaluate_retrieval
+    )
+
+
+def check_trainable(model: EmbeddingModel) -> EmbeddingModel:
+    """The model, if its weights can be trained."""
+    if model.form in ("encoder", "auto"):
+        return model
+    raise InvalidInputError(
+        f"{model.name} cannot be fine-tuned: it has no weights that torch can change",
+        hint=Message(
+            "Pass {model}, or a folder with config.json and model.safetensors.",
+            model=OptionRef("model", "minilm"),
+        ),
+    )
+
+
+def _build_cutter(model: EmbeddingModel) -> Cutter:
+    from anyrig.documents.tokenizer import open_tokenizer
+    from anyrig.training.tasks.texts import Cutter
+
+    check_trainable(model)
+    tokenizer = open_tokenizer(model.tokenizer or model.folder / "tokenizer.json")
+    return Cutter.of(tokenizer, model.longest, lower=model.lower)
+
+
+def _load_weights(
+    loader: Any,
+    model: EmbeddingModel,
+    seed: int,
+    folder_options: Mapping[str, Any] = {},
+    **options: Any,
+) -> Any:
+    """The torch module of a model, by a module of `training.tasks`."""
+    from anyrig.training.tasks import seed_torch
+
+    with seed_torch(seed):  # new layers are the same in every run
+        if model.folder.suffix != ".onnx":
+            return loader.from_folder(model.folder, **options, **folder_options)
+        import torch
+
+        from anyrig.documents.models.arrays import read_packaged_floats
+
+        config, state = read_packaged_floats(model.folder)
+        tensors = {name: torch.from_numpy(value) for name, value in state.items()}
+        return loader.from_state(config, tensors, **options)
+
+
+def _describe_cut(cutter: Cutter, texts: Sequence[str]) -> list[str]:
+    num_cut = sum(len(row) >= cutter.longest for row in cutter.rows(texts))
+    limit = f"{cutter.longest} tokens: the rest was not read"
+    return [f"{pluralize(num_cut, 'text')} had more than {limit}"] if num_cut else []
+
+
+def _list_skipped(troubles: Sequence[Trouble]) -> dict[str, str]:
+    return {one.place: one.reason for one in troubles}
+
+
+def build_classifier_task(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
+    from anyrig.documents.classify.pipeline import select_examples
+    from anyrig.documents.reading import read_sources
+    from anyrig.text.manifest import read_manifest
+    from anyrig.training import tasks
+    from anyrig.training.tasks.classifier import ClassifierTable
+
+    table = tasks.read_table(ClassifierTable, values)
+    path = _find_file(folder, table.examples, "examples")
+    resolve = tasks.read_allowed_files(folder, table.files)
+    found = read_manifest(path, resolve=resolve)
+    examples = select_examples(found, "many" if table.multi else None)
+    return prepare_classifier(
+        examples, read_sources(examples.sources), _find_model(folder, table.model),
+        held=table.validation, class_weights=table.class_weights,
+        lora=tasks.read_lora(table.lora), folder=folder, seed=seed,
+    ).task  # fmt: skip
+
+
+def build_embedding_task(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> Task:
+    from anyrig.documents.pairs import read_pairs
+    from anyrig.training import tasks
+    from anyrig.training.tasks.embedding import EmbeddingTable
+
+    table = tasks.read_table(EmbeddingTable, values)
+    if table.piece < 0:
+        raise InvalidSettingError(
+            f"[task] piece is {table.piece}", hint="From 1 up; 0 is all at once."
         )
-    if target.suffix.lower() != ".onnx":
-        check_export_target(target)
-        with replace_folder(target) as folder:
-            shutil.copytree(result.model, folder, dirs_exist_ok=True)
-        return target
-    graph = result.model / "model.onnx"
-    if not graph.is_file():
-        raise InvalidInputError(
-            f"this kind of task writes no ONNX file into {result.model}",
-            hint="Name a folder instead: everything that was written is copied into it.",
-        )
-    with graph.open("rb") as data, open_atomic(target) as file:
-        shutil.copyfileobj(data, file)
-    return target
+    return prepare_embedding(
+        read_pairs(_find_file(folder, table.pairs, "pairs")), _find_model(folder, table.model),
+        held=table.validation, scale=table.scale, piece=table.piece, seed=seed,
+    ).task  # fmt: skip
+
+
+def _find_file(folder: Path, name: str, key: str) -> Path:
+    from anyrig.training import tasks
+
+    if not name:
+        raise InvalidSettingError(f"[task] names no {key}", hint=f'Set {key} = "FILE".')
+    return tasks.require_path(folder, name, f"the file of {key}")
+
+
+def _find_model(folder: Path, name: str) -> EmbeddingModel:
+    """A packaged model, one of a folder beside the TOML file, or one in the hub's cache."""
+    from anyrig.documents.model import find
+    from anyrig.documents.packaged import PACKAGED
+
+    path = folder / Path(name).expanduser()
+    if name in PACKAGED or (not path.exists() and find_cached_repository(name) is not None):
+        return check_trainable(find(name, models=folder))
+    return check_trainable(find(str(path), models=folder))

@@ -32,6 +32,7 @@ from anyrig.events import Event, OnEvent, WarningEvent
 from anyrig.options import request_from_json, request_to_json
 from anyrig.training import runs
 from anyrig.training.runs import Run, TrainingResult
+from anyrig.training.train_run import UNWRITTEN, train_run, write_sharded_model
 
 log = logging.getLogger(__name__)
 _CHANNEL_VARIABLE = "ANYRIG_TRAINING_CHANNEL"
@@ -68,8 +69,8 @@ def launch(
     result = runs.load_result(run.folder)
     if result is None:
         raise WorkError("the processes ended without a result", hint="See their output above.")
-    if result.finished and training.UNWRITTEN in result.made:
-        result = training.write_sharded_model(run, result)
+    if result.finished and UNWRITTEN in result.made:
+        result = write_sharded_model(run, training.build_task, result)
     return result
 
 
@@ -94,7 +95,7 @@ def main(words: Sequence[str]) -> int:
         placement = training.place_training(
             rig, request, run.train, num_sharing=devices.count(device)
         )
-        training.train_in_process(run, placement, rig.environment, on_event)
+        train_run(run, training.build_task, placement, rig.environment, on_event)
     return 0
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.app import classify as app
 from anyrig.app.classify import ClassifyRequest, ClassifyResult, TrainClassifierRequest
-from anyrig.app.finetune import FineTuneRequest, fine_tune
+from anyrig.app.training import FineTuneRequest, fine_tune
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.output import (
     EventPrinter,
@@ -34,12 +34,12 @@ from anyrig.text.labels import one_line
 from anyrig.units import format_duration, pluralize
 
 if TYPE_CHECKING:
-    from anyrig.app.finetune import FineTuneResult
     from anyrig.app.rig import Rig
     from anyrig.documents.classify.classifier import ClassifierRecord
     from anyrig.documents.classify.decide import LabelAnswer
     from anyrig.documents.classify.pipeline import ClassifiedText
     from anyrig.text.manifest import Trouble
+    from anyrig.training.fine_tune import FineTuneResult
 
 HELP = """Classify documents by labels. `--labels invoice,letter` needs no examples: the names
 decide (add a description as 'invoice: a bill to pay', or use --labels @FILE with one label per

@@ -14,13 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyrig.app.training import (
-    DeviceEvent,
-    RunEndedEvent,
-    RunStartedEvent,
-    TrainingEvent,
-    TrainingRequest,
-)
+from anyrig.app.training import TrainingRequest
 from anyrig.cli.escape import esc
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.main import EXIT_INTERRUPTED
@@ -37,11 +31,12 @@ from anyrig.errors import AnyrigError, InvalidInputError
 from anyrig.events import Event, JsonEvents, NoticeEvent, WarningEvent
 from anyrig.results import to_json
 from anyrig.training.runs import TrainingResult, is_existing_path
+from anyrig.training.train_run import DeviceEvent, RunEndedEvent, RunStartedEvent, TrainingEvent
 from anyrig.units import format_bytes, format_duration, pluralize
 
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
-    from anyrig.app.training_estimate import DeviceEstimate
+    from anyrig.training.estimate import DeviceEstimate
     from anyrig.training.loggers import ConsoleLogger
 
 HELP = """Train a model as a TOML file says: a language model, an image classifier, a text
@@ -113,8 +108,8 @@ def _train(rig: Rig, request: TrainingRequest, printer: TrainingPrinter) -> int:
 
 
 def _report(request: TrainingRequest, printer: TrainingPrinter) -> int:
-    from anyrig.app.training import write_report
     from anyrig.training.runs import open_run
+    from anyrig.training.train_run import write_report
 
     if request.resume is None:
         raise InvalidInputError(
@@ -141,7 +136,7 @@ def _queue(rig: Rig, request: TrainingRequest, arguments: argparse.Namespace) ->
 
 
 def _measure(rig: Rig, request: TrainingRequest, arguments: argparse.Namespace) -> int:
-    from anyrig.app.training_estimate import estimate_training, profile_training
+    from anyrig.app.training import estimate_training, profile_training
     from anyrig.cli.profile import format_profile
 
     with EventPrinter() as printer:

@@ -22,18 +22,20 @@ import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map_only
 
-from anyrig.devices.machine import Precision, parse_precision
+from anyrig.devices.machine import Device, Precision, parse_precision
+from anyrig.devices.vendors import vendor_of
 from anyrig.errors import AnyrigError, InvalidInputError, InvalidSettingError
+from anyrig.events import OnEvent, ProgressEvent
 from anyrig.training.batch import map_leaves, tensors_of
-from anyrig.training.config import Recompute
+from anyrig.training.config import Recompute, TrainConfig
 from anyrig.training.fake import (
     copy_batch_as_fake,
     copy_loss_as_fake,
@@ -41,7 +43,10 @@ from anyrig.training.fake import (
     is_fake,
 )
 from anyrig.training.losses import Loss, LossOutput
-from anyrig.units import KIB, MIB, format_bytes
+from anyrig.units import GIB, KIB, MIB, format_bytes
+
+if TYPE_CHECKING:
+    from anyrig.training.tasks import Task
 
 OptimizerChoice = str | Callable[..., torch.optim.Optimizer]
 _HALF_DTYPES: Mapping[str, torch.dtype] = {
@@ -638,3 +643,145 @@ def _attend_plainly(query: torch.Tensor, *args: Any, **options: Any) -> torch.Te
         query, *args, dropout_mask=None, **options
     )[0]
     return output
+
+
+# -- which devices it fits -------------------------------------------------------------------------
+
+_TORCH_TYPES = {"rocm": "cuda"}
+# A CUDA context with torch's kernels loaded takes 300-600 MiB; others have been seen near it.
+_CONTEXT_BYTES = 512 * MIB
+# A process with torch loaded, a tiny model trained in it: 331 MiB seen on Linux.
+_PROCESS_BYTES = 320 * MIB
+# What the allocator keeps beside live tensors.
+_SPARE = 1.05
+
+
+@dataclass(frozen=True)
+class DeviceEstimate:
+    """What a step needs of one device, and whether it fits. A measurement decides."""
+
+    device: Device
+    estimate: Estimate
+    needed_bytes: int
+    """With the driver's context and what the allocator keeps."""
+    existing_bytes: int | None
+    """What is free there and may be used; all of it if the device does not tell what is free."""
+    fits: bool | None
+    """None if the device does not tell its memory."""
+    largest_micro_batch: int | None
+    """On a line through two estimates; None if there is one only."""
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "device": self.device.id, "name": self.device.name,
+            "needed_bytes": self.needed_bytes, "existing_bytes": self.existing_bytes,
+            "fits": self.fits, "largest_micro_batch": self.largest_micro_batch,
+            "reason": self.reason, "estimate": asdict(self.estimate),
+        }  # fmt: skip
+
+
+def estimate_devices(
+    task: Task,
+    settings: TrainConfig,
+    optimizer: str,
+    devices: Sequence[Device],
+    precision_of: Callable[[Device], Precision],
+    on_event: OnEvent = lambda event: None,
+) -> list[DeviceEstimate]:
+    """Estimate a task's step on each device, in the precision that it would train in."""
+    known: dict[tuple[str, str], list[Estimate]] = {}
+    found = []
+    for device in devices:
+        kind, precision = _find_torch_type(device), precision_of(device)
+        if (kind, precision) not in known:
+            on_event(ProgressEvent(f"estimating a step in {precision} for {kind}"))
+            known[kind, precision] = _estimate_two_sizes(
+                task, settings, optimizer, kind, precision, device
+            )
+        limit = _limit_bytes(device, settings)
+        found.append(compare_with_device(known[kind, precision], device, limit))
+    return found
+
+
+def compare_with_device(
+    estimates: Sequence[Estimate], device: Device, limit_bytes: int | None = None
+) -> DeviceEstimate:
+    """What a device has beside what a step needs at the largest estimated micro batch.
+
+    Args:
+        estimates: of one step, at one or two micro batches.
+        device: that they were made for.
+        limit_bytes: use at most this much of it.
+    """
+    low, high = (choose(estimates, key=lambda one: one.micro_batch) for choose in (min, max))
+    context = _CONTEXT_BYTES if device.kind == "gpu" else _PROCESS_BYTES
+    needed = int(high.peak * _SPARE) + context
+    known = (device.memory.free_bytes, device.memory.total_bytes)
+    free = next((one for one in known if one is not None), None)
+    existing = min((one for one in (free, limit_bytes) if one is not None), default=None)
+    largest = None
+    if existing is not None and low is not high:
+        slope = (high.peak - low.peak) / (high.micro_batch - low.micro_batch)
+        available = (existing - context) / _SPARE
+        if slope > 0:
+            largest = max(0, int(low.micro_batch + (available - low.peak) / slope))
+        else:  # so small that the optimizer's own peak hides it
+            largest = high.micro_batch if available >= high.peak else 0
+    reasons = ["it does not tell its memory"] if existing is None else []
+    if reason := device.block_reason:
+        reasons.append(f"not usable now: {reason}")
+    return DeviceEstimate(
+        device, high, needed, existing, None if existing is None else needed <= existing, largest,
+        "; ".join(reasons),
+    )  # fmt: skip
+
+
+def _limit_bytes(device: Device, settings: TrainConfig) -> int | None:
+    if settings.memory_gb:
+        return int(settings.memory_gb * GIB)
+    total = device.memory.total_bytes
+    if total is None or not settings.memory_fraction:
+        return None
+    return int(total * settings.memory_fraction)
+
+
+def _estimate_two_sizes(
+    task: Task,
+    settings: TrainConfig,
+    optimizer: str,
+    kind: str,
+    precision: Precision,
+    device: Device,
+) -> list[Estimate]:
+    """For one item and for the requested micro batch: a line through both gives the largest."""
+    from anyrig.training.data import DataSource
+    from anyrig.training.distributed.group import Group
+    from anyrig.training.estimate import estimate, repeat_batch
+
+    source = DataSource(task.data, settings, Group(), collate=task.collate)
+    batch = source.batch
+    requested = batch if settings.micro_batch == "auto" else settings.micro_batch
+    example = source.first_batch(2)
+    return [
+        estimate(
+            task.model, repeat_batch(example), task.loss, micro_batch=size,
+            num_micro=min(2, -(-batch // size)), precision=precision,
+            optimizer=optimizer, fused=settings.fused_optimizer is not False,
+            recompute=settings.recompute, recompute_types=settings.recompute_types,
+            offload_optimizer=settings.offload_optimizer, device_type=kind,
+            capability=device.capability if kind == "cuda" else None,
+        )
+        for size in sorted({1, requested})
+    ]  # fmt: skip
+
+
+def _find_torch_type(device: Device) -> str:
+    """The device type that torch has, or would have, for a device."""
+    for backend in device.backends:
+        if backend.library == "torch":
+            name = backend.provider.partition(":")[0]
+            return _TORCH_TYPES.get(name, name)
+    if device.kind == "cpu":
+        return "cpu"
+    return vendor_of(device).torch_device.partition(":")[0] or "cuda"

@@ -174,17 +174,28 @@ def choose_folder(config: ConfigFile, parent: Path) -> Path:
 
 def check_folder(folder: Path) -> None:
     """Refuse a folder with other files in it."""
-    try:
-        has_files = folder.is_dir() and any(folder.iterdir())
-    except OSError as error:
-        raise InvalidInputError(
-            f"cannot read {folder}: {error.strerror}", hint="Choose another folder."
-        ) from error
-    if has_files and not is_run(folder):
+    if _has_files(folder) and not is_run(folder):
         raise InvalidInputError(
             f"{folder} is not empty and is not a training run",
             hint=Message("Choose a new folder with {run}.", run=OptionRef("run")),
         )
+
+
+def check_new_folder(folder: Path) -> None:
+    """Refuse, before any work, to overwrite a file, or a folder that is not empty."""
+    if _has_files(folder) or (folder.exists() and not folder.is_dir()):
+        raise InvalidInputError(
+            f"{folder} already exists", hint="Choose another path, or remove it."
+        )
+
+
+def _has_files(folder: Path) -> bool:
+    try:
+        return folder.is_dir() and any(folder.iterdir())
+    except OSError as error:
+        raise InvalidInputError(
+            f"cannot read {folder}: {error.strerror}", hint="Choose another folder."
+        ) from error
 
 
 def is_run(folder: Path) -> bool:
@@ -363,6 +374,34 @@ def _move_paths(value: Any, before: str, after: str) -> Any:
     ):
         return after + value[len(before) :]
     return value
+
+
+def export_model(result: TrainingResult, target: Path) -> Path:
+    """Copy the trained model into a folder, or its ONNX file to a path."""
+    from anyrig.storage.files import open_atomic
+    from anyrig.training.export import replace_folder
+
+    if result.model is None:
+        raise InvalidInputError(
+            "the run has no model to export",
+            hint=Message(
+                "Finish it first: pass {resume} with its folder.", resume=OptionRef("resume")
+            ),
+        )
+    if target.suffix.lower() != ".onnx":
+        check_new_folder(target)
+        with replace_folder(target) as folder:
+            shutil.copytree(result.model, folder, dirs_exist_ok=True)
+        return target
+    graph = result.model / "model.onnx"
+    if not graph.is_file():
+        raise InvalidInputError(
+            f"this kind of task writes no ONNX file into {result.model}",
+            hint="Name a folder instead: everything that was written is copied into it.",
+        )
+    with graph.open("rb") as data, open_atomic(target) as file:
+        shutil.copyfileobj(data, file)
+    return target
 
 
 # -- metrics ---------------------------------------------------------------------------------------

@@ -240,6 +240,8 @@ class Trainer:
         self._given_group, self._monitor, self.name = group, monitor, name
         self._callbacks, self._loggers = list(callbacks), list(loggers)
         self._stop_requested = False
+        self.total_steps = 0
+        """Optimizer steps of the whole run; 0 before it is opened."""
         self._run: _OpenRun | None = None
         self._closed_history: list[StepMetrics] = []
         self._outcome: FitOutcome | None = None
@@ -478,6 +480,7 @@ class Trainer:
             compiled=compiled, on_event=lambda kind, text: self._event(run, kind, text),
         )  # fmt: skip
         run.masters, run.total_steps = masters, _count_total_steps(config, source)
+        self.total_steps = run.total_steps
         run.rates = _build_rates(
             config, optimizer, run.total_steps, self._scheduler_like, own=own
         )  # fmt: skip

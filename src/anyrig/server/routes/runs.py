@@ -13,7 +13,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from anyrig.app.access import Client
-from anyrig.app.training import find_missing_torch, write_report
+from anyrig.app.training import find_missing_torch
 from anyrig.errors import InvalidInputError, render
 from anyrig.install import localize_install_commands
 from anyrig.results import to_json
@@ -26,6 +26,7 @@ from anyrig.server.uploads import file_response
 from anyrig.training import runs
 from anyrig.training.config_file import READY_RUNS, ReadyName, build_ready_config
 from anyrig.training.runs import RegisteredRun
+from anyrig.training.train_run import write_report
 
 _RUN: dict[str, Any] = {
     "id": "r1f0a9c3be2d4475", "name": "language-2026-11-15-0900", "kind": "language",

@@ -35,7 +35,7 @@ TASKS = {
     "language": "anyrig.training.tasks.language:build",
     "images": "anyrig.training.tasks.images:build",
 }
-"""Kind -> its builder. Those that need documents too are in `anyrig.app.training_tasks`."""
+"""Kind -> its builder. Those that need documents too are in `anyrig.app.training`."""
 GROUP = "anyrig.training"
 REMOVED = {
     "diffusion": "examples/train/diffusion.py of the source code trains such a model with Trainer; "

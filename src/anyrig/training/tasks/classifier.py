@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 from anyrig.errors import InvalidInputError
 from anyrig.training.batch import Batch
 from anyrig.training.evaluate import Metric
+from anyrig.training.fine_tune import HELD_OUT_SHARE
 from anyrig.training.lora import LoraConfig, adapt, merge_lora, save_lora
 from anyrig.training.tasks import Task, texts
 from anyrig.training.tasks.texts import Cutter, Ids
@@ -32,6 +34,27 @@ Kind = Literal["one", "many"]
 ClassWeights = Literal["none", "balanced"] | Sequence[float]
 _MOST_WEIGHT = 20.0
 """How much more a rare label may count than by its share: one example must not drown the rest."""
+
+
+@dataclass(frozen=True)
+class ClassifierTable:
+    """The `[task]` table of a classifier."""
+
+    examples: str = ""
+    """A folder of folders, a CSV or JSON lines, as for `anyrig classify train`."""
+    files: str = ""
+    """A JSON file that maps file names in the examples to paths; no other file is opened."""
+    model: str = "minilm"
+    """The encoder to start from: a packaged model or a folder."""
+    multi: bool = False
+    """Allow any number of labels per text; implied if an example has several."""
+    validation: float = HELD_OUT_SHARE
+    """Fraction of each label's examples used for validation."""
+    class_weights: Literal["none", "balanced"] | tuple[float, ...] = "none"
+    """`balanced` weights rare labels more; or a weight per label."""
+    lora: int | Mapping[str, Any] = 0
+    """Train LoRA adapters of this rank, or a table as for `language`, and the head; 0 trains all
+    weights."""
 
 
 class LabelledText(NamedTuple):

@@ -17,7 +17,9 @@ batch is cut.
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -28,12 +30,31 @@ from torch import Tensor, nn
 
 from anyrig.errors import InvalidInputError
 from anyrig.training.batch import Batch
+from anyrig.training.fine_tune import HELD_OUT_SHARE
 from anyrig.training.tasks import Task, texts
 from anyrig.training.tasks.texts import Cutter, Ids, write_json
 
 SCALE = 20.0
 """What cosines are multiplied by before the softmax; a higher one looks at the nearest alone."""
+PIECE = 32
+"""Texts that are computed at once, while the loss sees the whole batch."""
 _AT_ONCE, _ROWS = 64, 512
+
+
+@dataclass(frozen=True)
+class EmbeddingTable:
+    """The `[task]` table of an embedding model."""
+
+    pairs: str = ""
+    """JSON lines or CSV: query and passage (and negatives), or text1, text2 and score."""
+    model: str = "minilm"
+    """The model to start from: a packaged model or a folder."""
+    validation: float = HELD_OUT_SHARE
+    """Fraction of the pairs used for validation."""
+    scale: float = SCALE
+    """Factor applied to cosine similarities before the softmax."""
+    piece: int = PIECE
+    """Texts per forward pass; the loss still covers the whole micro batch."""
 
 
 class Pair(NamedTuple):
@@ -115,6 +136,33 @@ def embedding(
         metrics={"cosine_error": cosine_error} if scored else {"recall_at_1": recall_at_1},
         finish=finish,
     )  # fmt: skip
+
+
+def split_pairs(rows: Sequence[Any], held: float, *, seed: int = 0) -> tuple[list[int], list[int]]:
+    """Numbers of the pairs to learn from and of those held out.
+
+    Pairs that share a text stay on one side: what was learnt word for word would flatter.
+    """
+    groups: dict[str, int] = {}
+    parents = list(range(len(rows)))
+
+    def find_root(number: int) -> int:
+        while parents[number] != number:
+            parents[number] = parents[parents[number]]
+            number = parents[number]
+        return number
+
+    for number, row in enumerate(rows):
+        for text in row[:2]:
+            parents[find_root(number)] = find_root(groups.setdefault(text, number))
+    members: dict[int, list[int]] = {}
+    for number in range(len(rows)):
+        members.setdefault(find_root(number), []).append(number)
+    limit, held_out = round(held * len(rows)), set[int]()
+    for some in random.Random(seed).sample(list(members.values()), len(members)):
+        if len(held_out) + len(some) <= limit:
+            held_out.update(some)
+    return [number for number in range(len(rows)) if number not in held_out], sorted(held_out)
 
 
 # -- rows and batches ------------------------------------------------------------------------------
