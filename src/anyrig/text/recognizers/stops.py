@@ -410,7 +410,7 @@ def needs_recognizers(text: str, language: str) -> bool:
     return bare.endswith(".") and STOP_TABLES[language].is_known(last_word(bare, len(bare) - 1))
 
 
-def _romance_trigger(table: ModuleType) -> re.Pattern[str]:
+def _romance_trigger(table: ModuleType) -> LazyPattern:
     capital, small = "A-ZÀ-ÖØ-ÞŒ", "a-zß-öø-ÿœ"
     tables = (
         table.TITLES, table.CLOSERS, table.INNER, table.UNIT_NOUNS, table.AGREEING,
@@ -418,7 +418,7 @@ def _romance_trigger(table: ModuleType) -> re.Pattern[str]:
     )  # fmt: skip
     words = sorted({word for keys in tables for word in keys if word.isalpha()})
     any_case = sorted({word.lower() for keys in tables[1:-1] for word in keys if word.isalpha()})
-    return re.compile(
+    return LazyPattern(
         # Digits and signs; capitals in a row, or inside a word; a stop that is not the last sign.
         rf"[^{capital}{small}\s,;:!?¿¡.'’-]|[{capital}]{{2}}|[{small}][{capital}]|"
         r"(?<!\.)\.(?!$|\.\.)|(?<!\w)['’-]|['’-](?!\w)|"
@@ -430,7 +430,7 @@ def _romance_trigger(table: ModuleType) -> re.Pattern[str]:
 
 
 TRIGGERS = {
-    "en": re.compile(
+    "en": LazyPattern(
         # Digits and signs; capitals in a row, or inside a word; a stop that is not the last sign.
         r"[^A-Za-z\s,;:!?\"'().—–-]|[A-Z][A-Z]|[a-z][A-Z]|--|(?<!\.)\.(?![.\"')]*$|\.\.)|"
         # Single letters, numerals, and shortened words that are written without a stop.
