@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     # For what libraries start: modules in the working directory must not shadow installed ones.
     os.environ["PYTHONSAFEPATH"] = "1"
-    # When numpy is imported, each of its threads spins for 30 ms before it sleeps, unless told not to.
+    # numpy's threads spin for 30 ms each when it is imported, unless they are told not to.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     from anyrig.cli.escape import EscapedStream
 
