@@ -427,6 +427,9 @@ def _(_: Path) -> None:
     assert calls(recompute="blocks", recompute_types=("Block",)) == (2, 1)
     assert calls(recompute="blocks", recompute_types=("Other",)) == (1, 2)
     assert 2 in calls(recompute="blocks")  # found by themselves
+    eager = Ran(steps=1, recompute="selective", recompute_types=("Block",), compile=False)
+    assert (eager.net.blocks[0].calls, eager.net.others[0].calls) == (2, 1)
+    assert "whole blocks" in eager.of("recompute")[0]
 
 
 @claim("offload_optimizer")

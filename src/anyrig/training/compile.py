@@ -104,13 +104,18 @@ def compile_model(
         backend: of torch.compile.
         on_message: is given the reason of a fall-back.
     """
-    decision = decide_compile(
-        how, device_type, triton=_has_triton(how), capability=_read_capability(how, device_type)
-    )
+    decision = preview_compile(how, device_type)
     compiled = Compiled(model, decision, on_message)
     if decision.used:
         compiled.begin(backend=backend, mode=mode)
     return compiled
+
+
+def preview_compile(how: CompileOption, device_type: str) -> CompileDecision:
+    """What `compile_model` would decide here."""
+    return decide_compile(
+        how, device_type, triton=_has_triton(how), capability=_read_capability(how, device_type)
+    )
 
 
 def _has_triton(how: CompileOption) -> bool:

@@ -188,7 +188,8 @@ class TrainConfig:
     memory_fraction: Fraction = 0.0
     """Use at most this fraction of a device's memory; 0: by the profile."""
     recompute: Recompute = "none"
-    """Recompute activations in the backward pass: of whole `blocks`, or `selective`."""
+    """Recompute activations in the backward pass: of whole `blocks`, or in compiled code
+    `selective`; without torch.compile that is `blocks`."""
     recompute_types: tuple[str, ...] = ()
     """Class names of the blocks; detected if empty."""
     offload_optimizer: bool = False

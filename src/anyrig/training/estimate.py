@@ -762,13 +762,18 @@ def _estimate_two_sizes(
     source = DataSource(task.data, settings, Group(), collate=task.collate)
     batch = source.batch
     requested = batch if settings.micro_batch == "auto" else settings.micro_batch
+    # Where nothing is compiled, the trainer recomputes whole blocks.
+    is_selective = settings.recompute == "selective" and kind in ("cuda", "xpu")
+    recompute = (
+        "blocks" if settings.recompute != "none" and not is_selective else settings.recompute
+    )
     example = source.first_batch(2)
     return [
         estimate(
             task.model, repeat_batch(example), task.loss, micro_batch=size,
             num_micro=min(2, -(-batch // size)), precision=precision,
             optimizer=optimizer, fused=settings.fused_optimizer is not False,
-            recompute=settings.recompute, recompute_types=settings.recompute_types,
+            recompute=recompute, recompute_types=settings.recompute_types,
             offload_optimizer=settings.offload_optimizer, device_type=kind,
             capability=device.capability if kind == "cuda" else None,
         )

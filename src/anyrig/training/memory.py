@@ -3,11 +3,12 @@ batch that fits.
 
 `recompute` gives a model's blocks another `forward`; the modules stay what they are, so names of
 weights, classes and hooks do not change. Call it before `torch.compile` and before the model is
-shared among processes. Two ways: `blocks` keeps what goes into a block alone; `selective` also
-keeps what is expensive (products, attention, convolutions) and computes norms, activations, dropout
-and casts again. Gradients are those of the plain model, bit for bit where the device's kernels are
-deterministic: random states and autocast are restored for the second pass, and the statistics of a
-batch norm are counted once.
+shared among processes. Two ways: `blocks` keeps what goes into a block alone; `selective`, for
+models that are compiled, also keeps what is expensive (products, attention, convolutions) and
+computes norms, activations, dropout and casts again: without a compiler that takes more time and
+more memory than `blocks`. Gradients are those of the plain model, bit for bit where the device's
+kernels are deterministic: random states and autocast are restored for the second pass, and the
+statistics of a batch norm are counted once.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from anyrig.placement import Placement
     from anyrig.precision.policy import FallbackEvent, PrecisionPolicy
     from anyrig.training.checkpoint import Checkpointer
-    from anyrig.training.compile import Compiled
+    from anyrig.training.compile import Compiled, CompileOption
     from anyrig.training.distributed.group import Group
     from anyrig.training.metrics import Logger
     from anyrig.training.optim import MasterWeights, RateScheduler, TorchScheduler
@@ -633,11 +633,21 @@ class Trainer:
         if isinstance(run.policy, Fp8Policy):
             run.policy.cast_model(model)
         if config.recompute != "none":
+            from anyrig.training.compile import preview_compile
             from anyrig.training.memory import recompute
 
-            changed = stack.enter_context(
-                recompute(model, config.recompute, config.recompute_types)
-            )
+            how = config.recompute
+            if (
+                how == "selective"
+                and not preview_compile(self._compile_option, run.device.type).used
+            ):
+                how = "blocks"
+                self._event(
+                    run, "recompute",
+                    "recomputing whole blocks: selective recompute needs torch.compile; without it "
+                    "it takes more time and more memory",
+                )  # fmt: skip
+            changed = stack.enter_context(recompute(model, how, config.recompute_types))
             run.reasons.append(f"recompute: {changed.reason}")
         masters = None
         if config.half_weights and not group.lockstep:
@@ -672,16 +682,21 @@ class Trainer:
             offload_optimizer(built.optimizer)
         return built.optimizer
 
+    @property
+    def _compile_option(self) -> CompileOption:
+        """A mode of torch.compile forces it."""
+        option = self.config.compile
+        return option if isinstance(option, bool) or option == "auto" else True
+
     def _compile(self, run: _OpenRun, stack: contextlib.ExitStack) -> Compiled:
         from anyrig.training.compile import compile_model, cudnn_benchmark
 
         core = getattr(self.loss, "core", None)
-        option: Any = self.config.compile
-        mode = option if isinstance(option, str) and option != "auto" else None
+        mode = self.config.compile
         compiled = compile_model(
             core(run.model) if core is not None else run.model,
-            True if mode else option, run.device.type,
-            mode=None if mode == "default" else mode,
+            self._compile_option, run.device.type,
+            mode=None if isinstance(mode, bool) or mode in ("auto", "default") else mode,
             on_message=lambda text: self._event(run, "compile", text),
         )  # fmt: skip
         run.reasons.append(f"compile: {compiled.reason}")
