@@ -21,8 +21,12 @@ pytest.importorskip("safetensors")
 from anyrig import Rig  # noqa: E402
 from anyrig.app.training import TrainingRequest, choose_devices  # noqa: E402
 from anyrig.cli.main import main  # noqa: E402
+from anyrig.cli.train import TrainingPrinter  # noqa: E402
 from anyrig.devices.machine import Machine  # noqa: E402
 from anyrig.errors import DeviceUnusableError  # noqa: E402
+from anyrig.training.metrics import Alert  # noqa: E402
+from anyrig.training.train_run import TrainingEvent  # noqa: E402
+from tests.training.test_metrics import metrics  # noqa: E402
 
 CONFIG = """
 [task]
@@ -313,3 +317,20 @@ def test_a_sample_that_is_text_is_printed(
     assert "\u9b9b" in row
     assert "\x1b" not in row
     assert "\u202e" not in row
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_has_one_live_line_and_a_file_plain_ones(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
+    with TrainingPrinter() as printer:
+        for record in (
+            metrics(1), Alert("loss-spike", "the loss jumped", 1, "Look."), metrics(2), metrics(3),
+        ):  # fmt: skip
+            printer(TrainingEvent(record, 4, "samples"))
+    out = capsys.readouterr().err
+    assert "step 1: warning: the loss jumped. Look.\n" in out
+    assert out.count("step 1/4  loss") == 1
+    assert out.splitlines()[-1].rpartition("[2K")[2].startswith("step 3/4  loss")
+    assert ("\r" in out) == is_terminal

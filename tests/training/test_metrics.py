@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
@@ -18,10 +17,10 @@ import torch
 from anyrig.training.alerts import AlertRules
 from anyrig.training.loggers import (
     LINES,
-    ConsoleLogger,
     JsonLinesLogger,
     TensorBoardLogger,
     format_count,
+    format_record,
     read_records,
 )
 from anyrig.training.metrics import (
@@ -135,18 +134,10 @@ def test_lines_outlive_a_kill(tmp_path: Path) -> None:
     assert len(read_records(tmp_path)) == 50
 
 
-def test_the_terminal_has_one_live_line_and_a_file_plain_ones() -> None:
-    live, plain = io.StringIO(), io.StringIO()
-    for stream, tty in ((live, True), (plain, False)):
-        console = ConsoleLogger(stream.write, tty=tty, total_steps=4, every_s=0.0, width=100)
-        console.log(metrics(1))
-        console.log(Alert("loss-spike", "the loss\njumped", 1, "Look."))
-        console.log(metrics(2))
-        console.close()
-    assert "\r" in live.getvalue()
-    assert "step 1: warning: the loss jumped. Look." in live.getvalue()
-    assert "\r" not in plain.getvalue()
-    assert plain.getvalue().splitlines()[0].startswith("step 1/4  loss 1.0000")
+def test_each_record_is_a_line() -> None:
+    alert = Alert("loss-spike", "the loss\njumped", 1, "Look.")
+    assert format_record(alert) == "step 1: warning: the loss jumped. Look."
+    assert format_record(metrics(1), 4).startswith("step 1/4  loss 1.0000")
     assert [format_count(one) for one in (7.25, 812, 12_400, 3.4e6)] == [
         "7.25", "812", "12.4k", "3.40M",
     ]  # fmt: skip

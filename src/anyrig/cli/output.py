@@ -270,9 +270,12 @@ class PlainEventPrinter(EventPrinter):
             left, _ = estimate_progress(self._estimate, event)
             place = f" {event.fraction:.0%}"
             place += f", {format_time_left(*left)}" if left and left.high_s else ""
-        line = escape_controls(f"{event.stage}{place}" + (f": {event.detail}" * bool(event.detail)))
+        self._draw_line(f"{event.stage}{place}" + (f": {event.detail}" * bool(event.detail)))
+
+    def _draw_line(self, text: str) -> None:
         width = shutil.get_terminal_size().columns - 1
-        print(f"\r{esc(sys.stderr)}[2K{line[:width]}", end="", file=sys.stderr, flush=True)
+        line = escape_controls(text)[:width]
+        print(f"\r{esc(sys.stderr)}[2K{line}", end="", file=sys.stderr, flush=True)
         self._has_line = True
 
     def pause(self) -> None:

@@ -10,16 +10,17 @@ import json
 import os
 import shlex
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyrig.app.training import TrainingRequest
-from anyrig.cli.escape import esc
 from anyrig.cli.flags import add_flags, read_flags
 from anyrig.cli.main import EXIT_INTERRUPTED
 from anyrig.cli.output import (
     EventPrinter,
+    PlainEventPrinter,
     format_table,
     paint,
     print_json,
@@ -37,7 +38,6 @@ from anyrig.units import format_bytes, format_duration, pluralize
 if TYPE_CHECKING:
     from anyrig.app.rig import Rig
     from anyrig.training.estimate import DeviceEstimate
-    from anyrig.training.loggers import ConsoleLogger
 
 HELP = """Train a model as a TOML file says: a language model, an image classifier, a text
 classifier or an embedding model, on one device or several. `anyrig train
@@ -48,6 +48,9 @@ before anything is loaded; --nproc 4 trains with four processes. `anyrig jobs` l
 MIXED = True
 _LABEL_WIDTH = 11
 _JSON_INTERVAL_S = 1.0
+_REDRAW_S, _LINE_INTERVAL_S = 0.1, 10.0
+_QUIET = frozenset({"epoch", "start", "end"})
+"""Events that a person at a terminal sees in the live line."""
 _MAX_NAMED_FILES = 10
 _SAMPLE_CHARACTERS = 300
 _MIN_READABLE = 0.9
@@ -177,26 +180,28 @@ def _format_estimates(estimates: list[DeviceEstimate]) -> str:
 # -- while it trains -------------------------------------------------------------------------------
 
 
-class TrainingPrinter(EventPrinter):
+class TrainingPrinter(PlainEventPrinter):
     """Shows a training run: on a terminal, as plain lines, or as JSON lines."""
 
     def __init__(self, *, json_lines: bool = False) -> None:
         super().__init__()
         self.run_folder: Path | None = None
         self._json = JsonEvents(_JSON_INTERVAL_S) if json_lines else None
-        self._console: ConsoleLogger | None = None
+        self._unprinted = ""
+        """The figures of the newest step."""
+        self._next_step_s = 0.0
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, RunStartedEvent):
             self.run_folder = event.run.folder
         if isinstance(event, RunEndedEvent):
-            self._close_console()
+            self._print_last_step()
             self._print_end(event.result)
         elif self._json and not isinstance(event, WarningEvent | NoticeEvent):
             if row := self._json.encode(event):
                 print_line(row.pop("event"), row)
         elif isinstance(event, TrainingEvent):
-            self._draw_report(event)
+            self._print_report(event)
         elif isinstance(event, RunStartedEvent):
             num = event.num_processes
             together = f" with {num} processes" if num > 1 else ""
@@ -209,7 +214,7 @@ class TrainingPrinter(EventPrinter):
             super().__call__(event)
 
     def __exit__(self, *details: object) -> None:
-        self._close_console()
+        self._print_last_step()
         super().__exit__(*details)
 
     def print_written(self, name: str, path: str) -> None:
@@ -218,21 +223,31 @@ class TrainingPrinter(EventPrinter):
         else:
             print_written(name, path)
 
-    def _draw_report(self, event: TrainingEvent) -> None:
-        if self._console is None:
-            from anyrig.training.loggers import ConsoleLogger
+    def _print_report(self, event: TrainingEvent) -> None:
+        from anyrig.training.loggers import format_record
+        from anyrig.training.metrics import RunEvent, StepMetrics
 
+        report, now = event.report, time.monotonic()
+        if isinstance(report, StepMetrics):
+            self._unprinted = format_record(report, event.total_steps, event.unit)
+            if now < self._next_step_s:
+                return
+            if self._is_terminal:
+                self._next_step_s = now + _REDRAW_S
+                self._draw_line(self._unprinted)
+            else:
+                self._next_step_s = now + _LINE_INTERVAL_S
+                self._print_last_step()
+        elif not (self._is_terminal and isinstance(report, RunEvent) and report.kind in _QUIET):
             self.pause()
-            self._console = ConsoleLogger(
-                _write_live, tty=sys.stderr.isatty(), total_steps=event.total_steps,
-                unit=event.unit,
-            )  # fmt: skip
-        self._console.log(event.report)
+            print(format_record(report), file=sys.stderr, flush=True)
 
-    def _close_console(self) -> None:
-        if self._console is not None:
-            console, self._console = self._console, None
-            console.close()
+    def _print_last_step(self) -> None:
+        """A line that stays."""
+        if self._unprinted:
+            self.pause()
+            print(self._unprinted, file=sys.stderr, flush=True)
+            self._unprinted = ""
 
     def _print_end(self, result: TrainingResult) -> None:
         self.pause()
@@ -268,11 +283,6 @@ class TrainingPrinter(EventPrinter):
 
 def print_written(name: str, path: str) -> None:
     print(f"{name:<{_LABEL_WIDTH}}  {shorten(path)}")
-
-
-def _write_live(text: str) -> None:
-    sys.stderr.write(text.replace("\r\x1b[K", f"\r{esc(sys.stderr)}[K"))
-    sys.stderr.flush()
 
 
 # -- the summary -----------------------------------------------------------------------------------

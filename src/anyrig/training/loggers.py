@@ -1,4 +1,4 @@
-"""Where the metrics of a run go: a terminal, `metrics.jsonl`, TensorBoard.
+"""Where the metrics of a run go: `metrics.jsonl`, TensorBoard, lines for a person.
 
 Each line of `metrics.jsonl` is one write, so a killed process leaves at most an incomplete last
 line. Readers skip it, and a resume removes it with everything after the checkpoint.
@@ -9,10 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-import shutil
-import time
-import unicodedata
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -284,98 +281,22 @@ def _writer(folder: Path, purge: int | None) -> Any:
     return SummaryWriter(str(folder), purge_step=purge)
 
 
-# -- the terminal ---------------------------------------------------------------------------------
+# -- for a person ---------------------------------------------------------------------------------
 
 
-Write = Callable[[str], object]
-_REDRAW_S = 0.1
-_BAR = 12
-# A person reading a terminal sees these in the live line.
-_QUIET_EVENTS = frozenset({"epoch", "start", "end"})
+def format_record(record: Record, total_steps: int | None = None, unit: str = "samples") -> str:
+    """A record in one line."""
+    if isinstance(record, StepMetrics):
+        return _format_step(record, total_steps, unit)
+    if isinstance(record, ValidationMetrics):
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in record.figures.items())
+        return f"step {record.step}: validation: {figures}"
+    if isinstance(record, Alert):
+        return f"step {record.step}: warning: {' '.join(record.text.split())}. {record.hint}"
+    return f"step {record.step}: {' '.join(record.text.split())}"
 
 
-class ConsoleLogger:
-    """A live line, or plain lines.
-
-    Args:
-        write: takes text with its line ends, such as a stream's `write`.
-        tty: whether that is a terminal, where a line can be drawn over.
-        total_steps: for the bar.
-        unit: what units are: tokens, samples.
-        every_s: between two plain lines, where there is no terminal.
-        width: columns of the terminal; asked for each time when None.
-    """
-
-    name = "console"
-
-    def __init__(
-        self,
-        write: Write,
-        *,
-        tty: bool = False,
-        total_steps: int | None = None,
-        unit: str = "samples",
-        every_s: float = 10.0,
-        width: int | None = None,
-    ) -> None:
-        self._write = write
-        self._tty = tty
-        self._total = total_steps
-        self._unit = unit
-        self._every_s = _REDRAW_S if tty else every_s
-        self._width = width
-        self._drawn_at: float | None = None
-        self._live = ""
-        self._waiting: StepMetrics | None = None
-
-    def log(self, record: Record) -> None:
-        """Show it."""
-        if isinstance(record, StepMetrics):
-            self._waiting = record
-            now = time.monotonic()
-            if self._drawn_at is None or now - self._drawn_at >= self._every_s:
-                self._drawn_at = now
-                self._show()
-        elif isinstance(record, ValidationMetrics):
-            figures = ", ".join(f"{name} {value:.4g}" for name, value in record.figures.items())
-            self._print(f"step {record.step}: validation: {figures}")
-        elif isinstance(record, Alert):
-            self._print(f"step {record.step}: warning: {record.text}. {record.hint}")
-        elif not (self._tty and record.kind in _QUIET_EVENTS):
-            self._print(f"step {record.step}: {record.text}")
-
-    def close(self) -> None:
-        """The last figures stay on the screen."""
-        self._show()
-        if self._live:
-            self._write("\n")
-            self._live = ""
-
-    def _show(self) -> None:
-        if self._waiting is None:
-            return
-        metrics, self._waiting = self._waiting, None
-        text = format_line(metrics, self._total, self._unit)
-        if not self._tty:
-            self._write(text + "\n")
-            return
-        if self._total:
-            text = f"{_bar(metrics.step / self._total)} {text}"
-        columns = self._width or shutil.get_terminal_size().columns
-        self._live = fit_line(text, columns - 1)
-        self._write("\r\x1b[K" + self._live)
-
-    def _print(self, text: str) -> None:
-        """A line that stays, above the live one."""
-        text = strip_controls(text)
-        if self._live:
-            self._write("\r\x1b[K" + text + "\n" + self._live)
-        else:
-            self._write(text + "\n")
-
-
-def format_line(metrics: StepMetrics, total_steps: int | None = None, unit: str = "samples") -> str:
-    """StepMetrics in one line."""
+def _format_step(metrics: StepMetrics, total_steps: int | None, unit: str) -> str:
     of = f"/{total_steps}" if total_steps else ""
     parts = [f"step {metrics.step}{of}", f"loss {metrics.loss:.4f}", f"rate {metrics.rate:.3g}"]
     if metrics.units_per_s is not None:
@@ -404,22 +325,3 @@ def format_count(value: float) -> str:
 def _round(value: float) -> str:
     digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
     return f"{value:.{digits}f}"
-
-
-def _bar(share: float) -> str:
-    full = round(_BAR * min(1.0, share))
-    return "[" + "#" * full + "." * (_BAR - full) + "]"
-
-
-def strip_controls(text: str) -> str:
-    """Text without what would move a terminal's cursor."""
-    return "".join(" " if unicodedata.category(one) == "Cc" else one for one in text)
-
-
-def fit_line(text: str, columns: int) -> str:
-    """The line cut at a whole part, so that it never wraps: a wrapped line cannot be drawn over."""
-    text = strip_controls(text)
-    if len(text) <= columns:
-        return text
-    whole = text[: columns + 1].rpartition("  ")[0]
-    return whole or text[: max(0, columns)]
