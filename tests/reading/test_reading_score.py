@@ -6,7 +6,7 @@ import pytest
 
 from tests.reading.score import FOLDER, normalize, read_cases, score
 
-REACHED = {"english": 3586, "spanish": 1649, "french": 1531}
+REACHED = {"english": 3978, "spanish": 1790, "french": 1679}
 """Sentences that are read right; raise it with the score."""
 
 

@@ -30,6 +30,7 @@ _LEADS = {
 _PREFIXES = {
     "k": "kilo", "K": "kilo", "M": "mega", "G": "giga", "T": "tera", "P": "peta", "m": "milli",
     "µ": "micro", "n": "nano", "c": "centi", "d": "deci", "h": "hecto", "p": "pico",
+    "E": "exa", "Ki": "kibi", "Mi": "mebi", "Gi": "gibi", "Ti": "tebi", "Pi": "pebi",
 }  # fmt: skip
 _UNITS = {
     "m": "meter", "g": "gram", "L": "liter", "W": "watt", "V": "volt", "A": "amp", "Hz": "hertz",
@@ -51,7 +52,10 @@ _UNITS = {
     "Nm": "newton meter", "Å": "angstrom", "IU": "international unit", "doz": "dozen",
     "pc": "piece", "ea": "each", "°": "degree", "tab": "tablet", "cup": "cup",
     "nmi": "nautical mile",
-    "pax": "passenger",
+    "pax": "passenger", "bar": "bar", "Bq": "becquerel", "Sv": "sievert", "Gy": "gray",
+    "Ci": "curie", "cd": "candela", "Da": "dalton", "atm": "atmosphere", "torr": "torr",
+    "H": "henry", "T": "tesla", "C": "coulomb", "M": "molar", "U": "unit", "VA": "volt amp",
+    "FLOPS": "flops", "cwt": "hundredweight", "BTU": spell("BTU"),
 }  # fmt: skip
 _RATES = {
     "mph": "miles per hour", "kph": "kilometers per hour", "mpg": "miles per gallon",
@@ -59,7 +63,9 @@ _RATES = {
     "fps": "frames per second", "dpi": "dots per inch", "ppi": "pixels per inch",
     "wpm": "words per minute", "ppm": "parts per million", "ppb": "parts per billion",
     "bps": "bits per second", "kbps": "kilobits per second", "Mbps": "megabits per second",
-    "Gbps": "gigabits per second", "MBps": "megabytes per second",
+    "Gbps": "gigabits per second", "Tbps": "terabits per second", "lbf": "pounds of force",
+    "cfm": "cubic feet per minute", "gpm": "gallons per minute", "gph": "gallons per hour",
+    "gpd": "gallons per day", "MBps": "megabytes per second",
     "mmHg": "millimeters of mercury", "inHg": "inches of mercury", "ft-lb": "foot pounds",
     "in-lb": "inch pounds",
     "kgf": "kilograms of force", "%": "percent", "‰": "per mille", "°C": "degrees Celsius",
@@ -443,19 +449,25 @@ def unit(key: str, power: int = 1, *, one: bool) -> str:
     if word == "second" and power > 1:
         return "second squared" if power == 2 else "second cubed"
     word = {2: "square ", 3: "cubic "}.get(power, "") + word
-    if one or word.endswith(("hertz", "horsepower", "dozen", "lux", "each", "kelvin")):
+    if one or word.endswith(_WITHOUT_PLURAL):
         return word
     if word.endswith("foot"):
         return word.removesuffix("foot") + "feet"
     return word + ("es" if word.endswith("inch") else "s")
 
 
+_WITHOUT_PLURAL = (
+    "hertz", "horsepower", "dozen", "lux", "each", "kelvin", "molar", "flops", "hundredweight",
+)  # fmt: skip
+
+
 def _unit_word(key: str) -> str:
     if key in _UNITS:
         return _UNITS[key]
-    prefix, base = key[:1], key[1:]
-    if prefix in _PREFIXES and base in _UNITS:
-        return _PREFIXES[prefix] + _UNITS[base]
+    for size in (1, 2):
+        prefix, base = key[:size], key[size:]
+        if prefix in _PREFIXES and base in _UNITS:
+            return _PREFIXES[prefix] + _UNITS[base]
     return key
 
 

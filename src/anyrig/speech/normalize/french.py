@@ -20,12 +20,16 @@ _UNITS = {
     "beat-per-minute": "battement par minute", "page": "page",
     "quintal": "quintal", "cent": "centime", "tablet": "comprimé", "capsule": "gélule",
     "drop": "goutte", "vial": "ampoule", "length-hectometer": "hectomètre",
-    "kilovolt": "kilovolt",
-    "kilowatt-hour": "kilowattheure", "watt-hour": "wattheure", "megawatt-hour": "mégawattheure",
-    "milliampere-hour": "milliampère-heure", "bar": "bar", "decibel": "décibel",
-    "horsepower": "cheval", "megabit-per-second": "mégabit par seconde",
-    "gigabit-per-second": "gigabit par seconde", "kilobit-per-second": "kilobit par seconde",
-    "part-per-million": "partie par million", "turn-per-minute": "tour par minute", "year": "an",
+    "watt-hour": "wattheure", "ampere-hour": "ampère-heure", "volt-ampere": "voltampère",
+    "electron-volt": "électronvolt", "farad": "farad", "henry": "henry", "tesla": "tesla",
+    "coulomb": "coulomb", "becquerel": "becquerel", "sievert": "sievert", "gray": "gray",
+    "curie": "curie", "molar": "molaire", "candela": "candela", "dalton": "dalton",
+    "parsec": "parsec", "equivalent": "équivalent", "osmole": "osmole", "angstrom": "angström",
+    "torr": "torr", "kilogram-force": "kilogramme-force", "part-per-billion": "partie par milliard",
+    "bar": "bar", "decibel": "décibel", "bit-per-second": "bit par seconde",
+    "revolution-per-minute": "tour par minute",
+    "horsepower": "cheval", "part-per-million": "partie par million",
+    "turn-per-minute": "tour par minute", "year": "an",
     "basis-point": "point de base", "percentage-point": "point de pourcentage",
     "international-unit": "unité internationale", "frame-per-second": "image par seconde",
     "point": "point", "kilobyte": "kilobyte", "megabyte": "mégabyte", "gigabyte": "gigabyte",
@@ -85,6 +89,7 @@ class French(RomanceVerbalizer):
         "xi pi sigma phi psi oméga"
     )
     units, currencies = _UNITS, _CURRENCIES
+    prefixes = {"mega": "méga", "tera": "téra", "peta": "péta", "deci": "déci"}
     feminine_units = _FEMININE
     to, and_, over, by, per, times = "à", "et", "sur", "sur", "par", "fois"
     point, thousand = "point", "mille"

@@ -28,6 +28,8 @@ class RomanceVerbalizer:
     address_signs: Mapping[str, str]
     units: Mapping[str, str]
     """Units that CLDR lacks, or calls by a name that nobody says."""
+    prefixes: Mapping[str, str]
+    """Of metric units, where they differ from the international ones."""
     feminine_units: re.Pattern[str]
     currencies: Mapping[str, str]
     to: str
@@ -199,8 +201,12 @@ class RomanceVerbalizer:
         return " ".join(parts)
 
     def name_unit(self, unit: str, power: int = 1) -> Noun:
-        noun = self.inflect(self.units[unit]) if unit in self.units else self._cldr_unit(unit)
-        return self.raise_noun(noun, power, unit) if power > 1 else noun
+        prefix, _, base = unit.rpartition("+")
+        noun = self.inflect(self.units[base]) if base in self.units else self._cldr_unit(base)
+        if prefix:
+            lead = self.prefixes.get(prefix, prefix)
+            noun = lead + noun[0], lead + noun[1], noun[2]
+        return self.raise_noun(noun, power, base) if power > 1 else noun
 
     def _cldr_unit(self, unit: str) -> Noun:
         one, many = _format_unit(unit, self.language)

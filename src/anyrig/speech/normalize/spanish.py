@@ -42,11 +42,16 @@ _UNITS = {
     "capsule": "cápsula",
     "drop": "gota", "vial": "ampolla",
     "length-hectometer": "hectómetro",
-    "kilovolt": "kilovoltio", "kilowatt-hour": "kilovatio hora", "watt-hour": "vatio hora",
-    "megawatt-hour": "megavatio hora", "milliampere-hour": "miliamperio hora", "bar": "bar",
-    "decibel": "decibelio", "horsepower": "caballo", "megabit-per-second": "megabit por segundo",
-    "gigabit-per-second": "gigabit por segundo", "kilobit-per-second": "kilobit por segundo",
-    "part-per-million": "parte por millón", "revolution-per-minute": "revolución por minuto",
+    "watt-hour": "vatio hora", "ampere-hour": "amperio hora", "volt-ampere": "voltamperio",
+    "electron-volt": "electronvoltio", "farad": "faradio", "henry": "henrio", "tesla": "tesla",
+    "coulomb": "culombio", "becquerel": "becquerel", "sievert": "sievert", "gray": "gray",
+    "curie": "curio", "molar": "molar", "candela": "candela", "dalton": "dalton",
+    "parsec": "pársec", "equivalent": "equivalente", "osmole": "osmol", "angstrom": "ángstrom",
+    "torr": "torr", "kilogram-force": "kilo de fuerza",
+    "part-per-billion": "parte por mil millones",
+    "power-watt": "vatio", "bar": "bar", "bit-per-second": "bit por segundo",
+    "decibel": "decibelio", "horsepower": "caballo", "part-per-million": "parte por millón",
+    "revolution-per-minute": "revolución por minuto",
     "frame-per-second": "fotograma por segundo", "year": "año", "light-lux": "lux",
     "serving": "ración", "basis-point": "punto básico", "percentage-point": "punto porcentual",
     "piece": "pieza",
@@ -113,6 +118,7 @@ class Spanish(RomanceVerbalizer):
         "sigma fi psi omega"
     )
     units, currencies = _UNITS, _CURRENCIES
+    prefixes = {"milli": "mili"}
     feminine_units = re.compile(r"a(?: |$)|^(?:libra|onza|hora|tonelada)")
     to, and_, over, by, per, times = "a", "y", "sobre", "por", "por", "por"
     point, thousand = "punto", "mil"

@@ -18,6 +18,7 @@ from anyrig.text.recognizers.common import (
     is_shouted,
     is_span,
     one_of,
+    word_after,
 )
 from anyrig.text.recognizers.languages import TABLES, english, spanish
 from anyrig.text.recognizers.languages.shared import CAPITAL, SMALL, ShortForm
@@ -76,7 +77,8 @@ def _is_street(match: re.Match[str], follows: Following) -> bool:
         r"\b\d+[A-Z]? (?:[NSEW]\.? )?(?:[A-Z][\w'-]+ ?){1,3}$", before(match, 60)
     ) or re.match(r"\d+(?:st|nd|rd|th)$", word)
     if numbered or re.search(r"\bSt\. [A-Z]\w+ $", before(match, 24)):
-        return True
+        # The 1st St. Patrick's parade.
+        return not (word[-1:].islower() and word[:1].isdecimal() and _is_saints(match, follows))
     if re.match(r"[A-Z]$", word) and _ON.search(before(match, 24).removesuffix(word + " ")):
         return True
     if not re.match(r"[A-Z][\w'-]+$", word):
@@ -99,6 +101,12 @@ def _is_street(match: re.Match[str], follows: Following) -> bool:
             placed or (verb and not word.lower().endswith(("ing", "ed")))
         ) and word not in english.SAINTS
     return placed and not starts
+
+
+def _is_saints(match: re.Match[str], follows: Following) -> bool:
+    """Whether what follows belongs to a saint."""
+    owned = re.match(r" [A-Z][a-z]+['’]s", after(match, 24))
+    return follows.word in english.SAINTS and owned is not None
 
 
 def _street_stop(match: re.Match[str]) -> Stop:
@@ -264,7 +272,8 @@ _WORDS_BEFORE = frozenset(
 
 @recognizer(
     "abbreviation",
-    rf"(?<![\w.])({one_of(english.NUMBERED)})\. ?(?=#?\(?\d|[IVX]+\b(?!')|§|[A-H](?=[ ,;:).]|$)|"
+    rf"(?<![\w.])({one_of(english.NUMBERED)})\. ?(?=#?\(?(?:[~≈<>≤≥±+−-] ?)?\d|[IVX]+\b(?!')|"
+    rf"§|[A-H](?=[ ,;:).]|$)|"
     r"(?:(?!ill)[ivxl]{2,7}|[vx])(?=[,;:)]|\.? [a-z]|\.$|\. [A-Z])|[A-Z]{1,3}-?\d)",
     needs=english.NUMBERED,
     weight=1.3,
@@ -308,6 +317,8 @@ def _is_numbering(match: re.Match[str]) -> bool:
         listed = other is not None and other[0][-1].isupper()
         named = short == "No" and re.search(r"[a-z,] $", lead)  # beat No. 8. Fans cheered.
         named = named or (listed and short not in ("no", "No"))  # See sec. 4. Then call.
+        if short not in ("no", "No") and _CITED.search(lead):
+            return True  # at art. 5 of the treaty
         if other and not (named and listed) and not _NUMBERED_PAPER.search(lead):
             return False
     return (
@@ -322,6 +333,7 @@ _NUMBERED_PAPER = LazyPattern(
     r"reference|ref\.|cheque|check|passport|flight|contract|bill|lot|item) $",
     re.IGNORECASE,
 )
+_CITED = LazyPattern(r"\b(?:at|in|under|of|see|by|per|to|with|cf\.|from) (?:the )?$", re.IGNORECASE)
 _LETTERED = frozenset(
     "Sched Exh App Fig Apt Bldg Rm Sec Ex Att Ste Blk Grp Gp Div Pl Encl Ques Prob Cat Ann "
     "Doc".split()
@@ -572,7 +584,10 @@ _REGIONS = (
     "Asia|Europe|Lothian|Sussex|"
     "Yorkshire|Midlands|Anglia|Side|Coast|London|Bengal|Island|Wales|Australia|Rhine|"
     "Beach|Point|Palm|Texas|Kentucky|Tennessee|Florida|Michigan|Ontario|Canada|England|Scotland|India|"
-    "China|France|Italy|Spain|Jerusalem|Berlin|Side|winds?|coast|bank|shore|side|slope|face|wall|gate"
+    "China|France|Italy|Spain|Jerusalem|Berlin|Side|winds?|coast|bank|shore|side|slope|face|wall|gate|"
+    "wing|end|entrance|exit|door|porch|window|tower|transept|aisle|elevation|ridge|rim|border|"
+    "boundary|edge|half|quarter|quadrant|lawn|lot|fork|branch|stand|stairs|staircase|hemisphere|"
+    "corner|terminal|platform|bound|ramp|lanes?"
 )
 
 
@@ -598,7 +613,8 @@ _MOVING = LazyPattern(
     r"blew|miles?|km|kilometers?|"
     r"due|to the|facing|faces|from the|runs?|ran|drift(?:ed|s|ing)?|toward|towards|went|"
     r"go|flew|flies|sail(?:ed|s|ing)?|"
-    r"then|track(?:ed|s|ing)?|in the|of the) $"
+    r"then|track(?:ed|s|ing)?|in the|of the) $",
+    re.IGNORECASE,
 )
 
 
@@ -709,6 +725,8 @@ def _is_subject(match: re.Match[str]) -> bool:
     )
 
 
+_OF_STATE = LazyPattern(r"\b(?:[Tt]he|[Aa]n?|[Hh]is|[Hh]er|[Tt]heir|[Oo]ur) $")
+"""Before a small word a state tells what kind: the Mass. senate."""
 _STREET_FOLLOWS = LazyPattern(r" (?:Ave|Av|St|Blvd|Rd|Pkwy|Tpke|Dr)\b")
 """`77 Mass. Ave.`"""
 
@@ -728,6 +746,9 @@ def propose_short_state(match: re.Match[str]) -> Proposal | None:
     if _STREET_FOLLOWS.match(match.string, match.end()):
         return Proposal(v.Abbreviation(english.SHORT_STATES[match[1]]), stop="abbreviation")
     named = match[1] not in english.STATES_LIKE_WORDS
+    if _OF_STATE.search(lead) and re.match(r" [a-z]{3}", after(match, 4)):
+        return Proposal(v.Abbreviation(english.SHORT_STATES[match[1]]), stop="abbreviation")
+    named = named or bool(re.match(r" (?:is|was|has|had|will|votes?|voted) ", after(match, 8)))
     if named and (_PLACE_FOLLOWS.match(match.string, match.end()) or _is_subject(match)):
         return Proposal(v.Abbreviation(english.SHORT_STATES[match[1]]), stop="abbreviation")
     if not city and (not placed or match[1] in english.STATES_LIKE_WORDS):
@@ -1051,6 +1072,8 @@ def propose_don(match: re.Match[str]) -> v.Value | Proposal | None:
         return v.Abbreviation("paseo")
     if _INITIAL_BEFORE.search(lead):
         return None
+    if written == "D" and word_after(match).lower() in spanish.STARTERS:
+        return None  # La vitamina D. Yo prefiero
     if written == "P" and not re.search(
         r"(?:\b(?:[Ee]l|[Aa]l|[Dd]el|[Uu]n|[Nn]uestro|[Ee]se)|do\.) $", lead
     ):

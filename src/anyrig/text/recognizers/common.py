@@ -29,6 +29,12 @@ AMOUNT = rf"(?:{NUMBER}|\d{{1,5}}[ -]\d{{1,4}}/\d{{1,4}}|\d{{1,4}}/\d{{1,4}}|\d*
 SUPERSCRIPT = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺", "0123456789-+")
 SUBSCRIPT = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 _SIGNS = {"+": "+", "±": "±", "~": "~", "≈": "~", "<": "<", ">": ">", "≤": "≤", "≥": "≥"}
+ODDS = LazyPattern(
+    r"(?i)\b(?:odds (?:of|at|were|are|on|is|stand at|stood at|shortened to|drifted to)|bet at|"
+    r"bets at|priced at|backed at|favou?rite at|at odds of|"
+    r"outsider at|shot at|returned at|won at|starting price(?: of)?) (?:about )?$"
+)
+"""Before the odds of a bet: 7/2, 5-1."""
 NOT_NOUNS = frozenset(
     "a an and or but for in on at to of from by with as is was than per each every more less "
     "when if so because that this it he she they we i you will would has had were are until after "
@@ -41,8 +47,8 @@ NOT_NOUNS = frozenset(
 )
 """Words after an amount that show it stands alone: `a $5 bill`, `a $5 and a $10`."""
 _ARTICLE = LazyPattern(
-    r"\b(?:[Aa]n?|[Tt]he|this|that|his|her|their|its|our|my|your|another|each|every|one|no) "
-    r"(?:[a-z]+ )?$"
+    r"\b(?:[Aa]n?|[Tt]h(?:e|is|at)|[Hh](?:is|er)|[Tt]heir|[Ii]ts|[Oo]ur|[Mm]y|[Yy]our|[Aa]nother|"
+    r"[Ee](?:ach|very)|[Oo]ne|[Nn]o) (?:[a-z]+ )?$"
 )
 
 

@@ -24,6 +24,7 @@ from anyrig.text.recognizers.common import (
     word_before,
 )
 from anyrig.text.recognizers.languages import ROMANCE, TABLES, english, spanish
+from anyrig.text.recognizers.languages.shared import SMALL
 from anyrig.text.recognizers.stops import STOP_TABLES, look_behind, stop_after
 from anyrig.text.roman_numerals import roman_value
 
@@ -687,6 +688,17 @@ def propose_month_and_year(language: str, match: re.Match[str]) -> v.Value | Non
     return v.Date(month=_month(language, match[3]), year=int(match[5]))
 
 
+_MONTHS_LIKE_WORDS = frozenset("mar set may aout".split())
+_BEFORE_MONTH = (
+    r"(?:(?<=\b[Dd]e )|(?<=\ba )|(?<=sde )|(?<=sta )|(?<=cia )|(?<=ara )|(?<=\bà )|(?<=ès )|"
+    r"(?<=puis )|(?<=\bd')|(?<=fin )|(?<=mi-)|(?<=but )|(?<=qu'en ))"
+)
+
+
+def _clear_months(language: str) -> str:
+    return one_of(TABLES[language].SHORT_MONTHS.keys() - _MONTHS_LIKE_WORDS)
+
+
 # Months cut short by themselves: en sept. Words such as mar. and nov. need a preposition.
 @per_language(
     "date",
@@ -694,11 +706,14 @@ def propose_month_and_year(language: str, match: re.Match[str]) -> v.Value | Non
         r"(?:(?<=\b[Ee]n )|(?<=\. [ye] )|(?<=\. et )|(?<=º de )|(?<=primero de ))"
         rf"({one_of(TABLES[language].SHORT_MONTHS)})\.(?!\w)"
         rf"|(?<!\w)({one_of(TABLES[language].SHORT_MONTHS)})\.(?=\s?[-\u2013/]\s?{_MONTH[language]})"
+        rf"|(?<!\w)({_clear_months(language)})\.(?=[,;:)]| [{SMALL}])"
+        rf"|{_BEFORE_MONTH}({_clear_months(language)})\.(?!\w)"
     ),
     weight=1.5, needs=lambda language: TABLES[language].SHORT_MONTHS, at="needs", digits=False,
 )  # fmt: skip
 def propose_month_alone(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
-    name = TABLES[language].MONTHS[_month(language, match[1] or match[2]) - 1]
+    written = next(filter(None, match.groups()))
+    name = TABLES[language].MONTHS[_month(language, written) - 1]
     return close(v.Abbreviation(name), match, language, digits_follow=False)
 
 

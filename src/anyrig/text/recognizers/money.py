@@ -171,7 +171,7 @@ def propose_pence(match: re.Match[str]) -> v.Value | None:
         match[0][-2] == " " or low in ("240", "360", "480", "720", "1080", "1440", "2160")
     ):
         return None
-    return v.Money(parse_number(low), mark)
+    return v.Money(parse_number(low), mark, is_attributive(match))
 
 
 @recognizer("money", r"(?<![\w.])([$£€])([1-9]0{1,3}|[15])s(?!\w)", needs="$£€", weight=2, at="any")

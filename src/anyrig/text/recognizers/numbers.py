@@ -24,6 +24,7 @@ from anyrig.text.recognizers.common import (
     NUMBER_END,
     NUMBER_START,
     NUMBERS,
+    ODDS,
     SIGNED,
     STARTS,
     SUBSCRIPT,
@@ -73,7 +74,7 @@ def propose_fraction(match: re.Match[str]) -> v.Value | Proposal | None:
     number = int(whole) if whole else None
     if not whole and len(above) == len(below) == 2 and int(above) + int(below) == 100:
         return v.Score((v.Number(above), v.Number(below)), "even")
-    if not whole and not suffix and _ODDS.search(before(match, 40)):
+    if not whole and not suffix and ODDS.search(before(match, 40)):
         return v.Score((v.Number(above), v.Number(below)))
     if not whole and len(above) > 1 and len(below) < 3 and _is_of_cricket(match):
         return v.Phrase((v.Number(above), "for", v.Number(below)))
@@ -86,10 +87,6 @@ def propose_fraction(match: re.Match[str]) -> v.Value | Proposal | None:
     return v.Fraction(int(above), int(below), number)
 
 
-_ODDS = LazyPattern(
-    r"(?i)\b(?:odds (?:of|at|were|are|on)|bet at|bets at|priced at|backed at|favou?rite at|"
-    r"outsider at|shot at|returned at|won at|starting price(?: of)?|at odds of) $"
-)
 _RUNS_MADE = LazyPattern(
     r"\b(?:made|reach\w*|score\w*|post\w*|slump\w*|collaps\w*|declar\w*|total\w*|were|on|at) $"
 )
@@ -289,20 +286,27 @@ def propose_any_version(match: re.Match[str]) -> v.Value:
     return v.Phrase((v.Version(tuple(match[1].split("."))), "point", v.Letters(match[2])))
 
 
-@recognizer("measure", r"(?<![\w.])(\d{1,3}) ?st(?:\.(?= ?\d))?(?: ?(\d{1,2}) ?lbs?\b\.?)?(?!\w)",
+@recognizer("measure", r"(?<![\w.])(\d{1,3}) ?st(?:\.(?= ?\d)|(?<= st)\.?(?!\w| [a-z]))?"
+                       r"(?: ?(\d{1,2}) ?lbs?\b\.?)?(?!\w)",
             needs=("st",), weight=1.4, at="number")  # fmt: skip
 def propose_stone(match: re.Match[str]) -> v.Value | Proposal | None:
     """Of a person: `14 st. 6 lb.`, `9st`; but not `21st`."""
     ordinal = match[1].endswith("1") and not match[1].endswith("11")
-    if not match[2] and (" " in match[0] or ordinal):
+    spaced = " " in match[0]
+    weighed = spaced and _WEIGHED.search(before(match, 60)) and int(match[1]) < 50
+    if not match[2] and not weighed and (spaced or ordinal):
         return None
     stone = v.Phrase((v.Number(match[1]), "stone"))
     if not match[2]:
-        return stone
+        return close(stone, match, digits_follow=False)
     value = v.Phrase((stone, v.Measure(v.Number(match[2]), "lb")))
     return close(value, match, digits_follow=False)
 
 
+_WEIGHED = LazyPattern(
+    r"(?i)\b(?:weigh(?:s|ed|ing)?|weight|lost|gained|put on|lb|stone|pounds|st)\b[^;]*$|"
+    r"\b(?:is|was|am|are|about|around|nearly|almost|now|a) $"
+)
 _CALIBERS = frozenset("22 25 32 38 40 44 45 50 357 380".split())
 
 
@@ -641,10 +645,26 @@ def propose_romance_range(language: str, match: re.Match[str]) -> v.Value | None
 _PAGES = frozenset("p. pp. pág. págs. páginas pages página".split())
 
 
+_RUN = {
+    "es": LazyPattern(r"(?i)\b(?:corr|gan|marc|nad|tiempo|récord|dur|acab|termin|minuto)"
+                      r"\w*[^.;]* (?:en|de|con) $"),
+    "fr": LazyPattern(r"(?i)\b(?:cour|gagn|nag|temps|record|chrono|dur|termin|boucl|minute)"
+                      r"\w*[^.;]* (?:en|de|avec) $"),
+}  # fmt: skip
+"""What is done in a time."""
+
+
 @per_language(
     "ratio", rf"{NUMBER_START}(\d{{1,4}}):({COMMA_NUMBER}){NUMBER_END}(?!:)", needs=":", weight=0.6
 )
 def propose_ratio(language: str, match: re.Match[str]) -> v.Value:
+    seconds = match[2].isdecimal() and len(match[2]) == 2 and int(match[2]) < 60
+    if (
+        seconds
+        and len(match[1]) == 2
+        and (match[2][0] == "0" or _RUN[language].search(before(match)))
+    ):
+        return v.Duration(minutes=int(match[1]), seconds=int(match[2]))  # 10 km en 31:05
     return v.Range(v.Number(match[1]), parse_comma_number(match[2]), TABLES[language].TO)
 
 

@@ -45,7 +45,7 @@ _PARTS = frozenset(
         "figures tables titles clauses paragraphs rules options schedules exhibits categories art"
     ).split()
 )
-_NOUN = LazyPattern(r"([A-Za-z]+)(?: [Nn]o\.)?\.?[ -]$")
+_NOUN = LazyPattern(r"([A-Za-z]+(?:\.(?= ))?)(?: [Nn]o\.)?[ -]$")
 # "Elizabeth I think so": after a name, with a verb that a king's number never has behind it.
 _PRONOUN = LazyPattern(r"(?:'|’| (?:am|think|know|love|need|want|hope|believe|guess|mean|see|don't|"
                       r"can|could|can't|would|will|won't|have|haven't|must|should|do|feel|saw|met|"
@@ -61,6 +61,8 @@ _NOT_NUMBERS = frozenset(
 
 
 def _is_numbered_noun(noun: str) -> bool:
+    if noun.endswith("."):
+        return noun[:-1] in english.NUMBERED or _is_numbered_noun(noun[:-1])
     return noun.lower() in _PARTS or noun.lower().removesuffix("s") in _PARTS
 
 
@@ -76,17 +78,19 @@ def propose_part(match: re.Match[str]) -> Proposal | None:
     preceding = _NOUN.search(before(match, 24))
     noun = preceding[1] if preceding else ""
     number = roman_value(numeral)
+    # In vol. I. I saw it.
+    marked = noun.endswith(".") and noun != "no." and re.match(r"[.,;:)]|$", after(match, 1))
     if (
         not number
         or not _is_numbered_noun(noun)
-        or (len(numeral) == 1 and not more and not noun[0].isupper())
+        or (len(numeral) == 1 and not more and not noun[0].isupper() and not marked)
     ):
         return None
     if len(numeral) == 1 and noun == "Model":
         return None  # a car
     rest = match.string[match.end(1) : match.end(1) + 16]
     if numeral in ("i", "I") and not more and (
-        _PRONOUN.match(rest) or (noun.lower() == "no" and _VERB.match(rest))
+        _PRONOUN.match(rest) or (noun.lower() in ("no", "no.") and _VERB.match(rest))
     ):  # fmt: skip
         return None
     if (len(numeral) == 1 and numeral in "LCDMlc") or numeral in ("mix", "dim", "mild", "civil"):

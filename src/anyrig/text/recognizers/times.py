@@ -13,7 +13,16 @@ from anyrig.text.recognizers import (
     per_language,
     recognizer,
 )
-from anyrig.text.recognizers.common import DASH, NUMBER, after, before, close, one_of, parse_number
+from anyrig.text.recognizers.common import (
+    DASH,
+    NUMBER,
+    ODDS,
+    after,
+    before,
+    close,
+    one_of,
+    parse_number,
+)
 from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.stops import stop_after
 from anyrig.text.roman_numerals import roman_value
@@ -191,15 +200,21 @@ def _parse_hour(hour: str, minute: str | None) -> v.Value:
     return v.Time(int(hour), int(minute)) if minute else v.Number(hour)
 
 
-@recognizer(
-    "time",
-    r"(?<![\w./])(\d{1,2})/(2|4|8|16)(?= (?:time|met(?:er|re)|signature|beats?|measures?|bars?|"
-    r"rhythm)\b)",
-    needs="/",
-    weight=2,
+_OF_MUSIC = LazyPattern(
+    r" (?:time|met(?:er|re)|signature|beats?|measures?|bars?|rhythm|groove|waltz|march|jig|reel)\b"
 )
-def propose_time_signature(match: re.Match[str]) -> v.Value:
+_MUSIC_BEFORE = LazyPattern(
+    r"(?i)\b(?:time signatures?|met(?:er|re)|song|tune|waltz|jig|march|piece|movement|played|"
+    r"counted|"
+    r"bars?|melody|theme|score) (?:[a-z]+ )?(?:is|of|was|in|from|to|as) (?:in |a )?$"
+)
+
+
+@recognizer("time", r"(?<![\w./])(\d{1,2})/(2|4|8|16)(?![\w/]|\.\d)", needs="/", weight=2)
+def propose_time_signature(match: re.Match[str]) -> v.Value | None:
     """Of music: in 6/8 time."""
+    if not _OF_MUSIC.match(match.string, match.end()) and not _MUSIC_BEFORE.search(before(match)):
+        return None
     return v.Score((v.Number(match[1]), v.Number(match[2])), "even")
 
 
@@ -326,6 +341,11 @@ def propose_score(match: re.Match[str]) -> v.Value | Proposal | None:
     lead = before(match)
     if _is_height(match):
         return Proposal(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.2)
+    if ODDS.search(lead):
+        return Proposal(v.Score((v.Number(first), v.Number(second))), weight=1.5)
+    team = re.match(r" [A-Z][a-z]+s\b", after(match, 20))
+    if team and re.search(r"\b(?:[Tt]he|then|now|\w+ly) $", lead) and first != second:
+        return Proposal(v.Range(v.Number(first), v.Number(second), "and"), weight=1.2)
     recorded = bool(_TEAM_RECORD.search(lead[-12:]))
     if (
         not recorded
@@ -578,8 +598,8 @@ _AND = r"\s?(?:(y|et)\s)?"
 
 @per_language(
     "duration",
-    rf"(?<![\w:.,/])(?:(\d{{1,4}})\s?(?:h|hs|hrs)\b\.?{_AND})?"
-    rf"(\d{{1,3}})\s?(?:(?:min|mn|m)\b\.?|['\u2032])"
+    rf"(?<![\w:.,/])(?:(\d{{1,4}})\s?(?:(?:h|hs|hrs)\b\.?|h(?=\d)){_AND})?"
+    rf"(\d{{1,3}})\s?(?:(?:min|mn|m)\b\.?|(?:min|mn|m)(?=\d\d? ?s)|['\u2032])"
     rf"(?:{_AND}([0-5]?\d)(?:\s?(?:seg|sec|s)\b\.?|[\"\u2033]|''))?(?![\w/²'])",
     weight=1.5,
     needs=("min", "mn", "m", "h"),

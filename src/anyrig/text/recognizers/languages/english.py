@@ -201,7 +201,17 @@ NUMBERED = {
     "pg": "page", "Pg": "Page", "Rd": "Round",
     "plat": "platform", "Plat": "Platform", "Mvt": "Movement",
     "mvt": "movement", "pgs": "pages", "Tel": "Telephone",
-    "tel": "telephone", "arts": "articles", "Arts": "Articles", "secs": "sections",
+    "tel": "telephone", "Ref": "Reference", "Refs": "References", "ref": "reference",
+    "refs": "references", "Thms": "Theorems", "Probs": "Problems", "probs": "problems",
+    "Defs": "Definitions", "Exs": "Exercises", "exs": "exercises", "Tabs": "Tables",
+    "Sects": "Sections", "sects": "sections", "Pts": "Parts", "Bks": "Books", "Cls": "Clauses",
+    "cls": "clauses", "Regs": "Regulations", "regs": "regulations", "Apps": "Appendices",
+    "Tbls": "Tables", "tbls": "tables", "fns": "footnotes", "Fn": "Footnote",
+    "Eps": "Episodes", "Apts": "Apartments", "Rms": "Rooms", "rms": "rooms",
+    "Bldgs": "Buildings", "Rtes": "Routes", "rtes": "routes", "rte": "route",
+    "Hwys": "Highways", "flt": "flight", "Flts": "Flights", "Wks": "Weeks",
+    "Cols": "Columns", "cols": "columns", "Mvts": "Movements",
+    "arts": "articles", "Arts": "Articles", "secs": "sections",
     "Secs": "Sections", "eqs": "equations", "Eqs": "Equations", "chs": "chapters",
     "Chs": "Chapters", "eps": "episodes", "pts": "parts", "bks": "books", "approx": "approximately",
 }  # fmt: skip
@@ -419,11 +429,15 @@ INSTITUTIONS = frozenset(
     "Territory".split()
 )
 _SCALED = {
-    "m": "k c m µ n d", "g": "k m µ n", "L": "m d c µ", "W": "k M G m T", "V": "k m M",
-    "A": "m k µ", "Wh": "k M G T", "Hz": "k M G T", "Pa": "k M h G", "J": "k M G",
-    "B": "k K M G T P", "b": "k K M G T", "bit": "k M G T", "eV": "k M G T", "cal": "k",
-    "Ah": "m", "N": "k", "s": "m µ n", "ly": "k M G", "pc": "k M G",
-    "mol": "m µ n", "Eq": "m", "Osm": "m", "F": "µ n p", "Ω": "k M", "t": "k M", "px": "M",
+    "m": "k c m µ n d", "g": "k m µ n p", "L": "m d c µ n h", "W": "k M G m T µ n",
+    "V": "k m M µ", "A": "m k µ n", "Wh": "k M G T", "Hz": "k M G T m", "Pa": "k M h G m",
+    "J": "k M G T m", "B": "k K M G T P E Ki Mi Gi Ti Pi", "b": "k K M G T",
+    "bit": "k M G T Ki Mi Gi", "eV": "k M G T m", "cal": "k", "Ah": "m k", "N": "k M m µ n",
+    "s": "m µ n", "ly": "k M G", "pc": "k M G", "mol": "m µ n p k", "M": "m µ n", "U": "m µ",
+    "IU": "m µ", "Eq": "m µ", "Osm": "m", "F": "m µ n p", "Ω": "k M G m µ", "t": "k M",
+    "px": "M", "H": "m µ n", "T": "m µ n", "C": "m µ n", "Bq": "k M G T m", "Sv": "m µ n",
+    "Gy": "m c µ", "Ci": "m µ n", "bar": "m k", "Da": "k M", "VA": "k M", "cd": "m k",
+    "FLOPS": "M G T P E",
 }  # fmt: skip
 # How units are written, and the key of each.
 _WRITTEN = {
@@ -436,12 +450,14 @@ _WRITTEN = {
     "RPM": "rpm", "BPM": "bpm", "PSI": "psi", "FPS": "fps", "DPI": "dpi", "Kbps": "kbps",
     "ml": "mL", "dl": "dL", "cl": "cL", "μm": "µm", "μg": "µg", "μs": "µs", "l": "L", "mi": "mi",
     "tabs": "tab", "tab": "tab", "caps": "capsule", "NM": "nmi", "N·m": "Nm", "dB(A)": "dB",
+    "dBA": "dB", "bhp": "hp", "mo": "mo", "Torr": "torr",
 }  # fmt: skip
 _PLAIN = (
     "ft in yd mi lb oz gal qt pt tbsp tsp min h hp dB ha ac bbl kn lm lx ly AU ct mcg K Nm MP Å IU "
     "doz cc m g L W V A Hz Pa J N s t B mol Ω Wh cal px F Ah eV mph kph mpg rpm bpm psi "
     "fps dpi ppi "
-    "nmi pax wpm ppm ppb bps kbps Mbps Gbps MBps mmHg inHg ft-lb in-lb kgf"
+    "nmi pax wpm ppm ppb bps kbps Mbps Gbps Tbps MBps mmHg inHg ft-lb in-lb kgf Bq Sv Gy Ci "
+    "cd Da atm lbf cfm gpm gpd gph BTU cwt"
 ).split()
 _SQUARE = (
     "sq ft",
@@ -554,6 +570,12 @@ SHORT_FORMS = (
         weight=1.6),
     ShortForm({"inc.": "income"}, lead=behind("[Nn]et", "[Gg]ross", "[Oo]perating", "[Tt]axable",
         "[Hh]ousehold", "[Ff]amily", "[Aa]nnual", "[Ii]nterest"), ends="any", weight=1.6),
+    ShortForm({"st.": "street"}, lead=behind("[Tt]he", "[Tt]his", r"\b[Aa]", "[Oo]ur", "main",
+        "one-way", "side", "back"), ends="any", weight=1.6),
+    ShortForm({"tog.": "together"}, ends="any"),
+    ShortForm({"rep.": "repeat", "Rep.": "Repeat"},
+        rest=r"(?= (?:from|rows?|rnds?\.?|to end|until|between|last|this|"
+             r"\d+ times)\b)", weight=1.8),
     ShortForm({"app.": "appendix"}, lead=behind("[Tt]he", "[Ss]ee", "[Tt]his"),
         rest=r"(?= (?:on|at|to|of|in|for|below|above|has|is|p\.)(?!\w))", weight=1.6),
     ShortForm({"U": "units"}, lead=behind(r"\d"),

@@ -53,11 +53,52 @@ def unit_forms(nouns: Mapping[str, str], articles: str, many: str) -> tuple[Shor
     )  # fmt: skip
 
 
+_PREFIXES = {
+    "E": "exa", "P": "peta", "T": "tera", "G": "giga", "M": "mega", "k": "kilo", "h": "hecto",
+    "d": "deci", "c": "centi", "m": "milli", "µ": "micro", "μ": "micro", "n": "nano", "p": "pico",
+    "Ki": "kibi", "Mi": "mebi", "Gi": "gibi", "Ti": "tebi", "Pi": "pebi",
+}  # fmt: skip
+_BASES = {
+    "V": ("electric-volt", "k M G m µ μ n"), "A": ("electric-ampere", "k m µ μ n p"),
+    "Ω": ("electric-ohm", "k M G m µ μ"), "W": ("power-watt", "k M G T m µ μ n"),
+    "Wh": ("watt-hour", "k M G T m"), "Ah": ("ampere-hour", "k m"), "VA": ("volt-ampere", "k M"),
+    "J": ("energy-joule", "k M G T m µ μ n"), "eV": ("electron-volt", "k M G T m"),
+    "N": ("force-newton", "k M m µ μ n"), "Pa": ("pressure-pascal", "k M G h m"),
+    "bar": ("bar", "m k"), "Hz": ("frequency-hertz", "k M G T m"), "F": ("farad", "m µ μ n p"),
+    "H": ("henry", "m µ μ n"), "T": ("tesla", "m µ μ n"), "C": ("coulomb", "m µ μ n p"),
+    "Bq": ("becquerel", "k M G T m"), "Sv": ("sievert", "m µ μ n"), "Gy": ("gray", "m c µ μ"),
+    "Ci": ("curie", "m µ μ n"), "mol": ("concentr-mole", "k m µ μ n p"),
+    "M": ("molar", "µ μ n p"), "lm": ("light-lumen", "k"), "lx": ("light-lux", "k"),
+    "cd": ("candela", "m k"), "g": ("mass-gram", "n p"), "s": ("duration-second", "p"),
+    "t": ("mass-tonne", "k M G"), "L": ("volume-liter", "n h d µ μ"),
+    "l": ("volume-liter", "n µ μ"),
+    "B": ("digital-byte", "P E Ki Mi Gi Ti Pi"), "bit": ("digital-bit", "k M G T Ki Mi Gi"),
+    "bps": ("bit-per-second", "k M G T"), "Da": ("dalton", "k M"), "pc": ("parsec", "k M G"),
+    "Eq": ("equivalent", "m µ μ"), "Osm": ("osmole", "m"), "rad": ("angle-radian", "m µ μ"),
+    "m": ("length-meter", "p"), "cal": ("energy-calorie", "k"),
+}  # fmt: skip
+"""Of a base unit its name, and the prefixes that it is written with."""
+_METRIC_UNITS = {
+    f"{prefix}{symbol}": f"{_PREFIXES[prefix]}+{name}"
+    for symbol, (name, prefixes) in _BASES.items()
+    for prefix in prefixes.split()
+    if prefix + symbol not in ("pm", "ps")
+}
+"""`kilo+electric-volt`: a prefix and a unit."""
 _LENGTHS = {
     "km": "kilometer", "hm": "hectometer", "dm": "decimeter", "cm": "centimeter",
     "mm": "millimeter", "m": "meter", "µm": "micrometer", "μm": "micrometer", "nm": "nanometer",
 }  # fmt: skip
 SHARED_UNITS = {
+    **_METRIC_UNITS, "eV": "electron-volt", "Wh": "watt-hour", "Ah": "ampere-hour",
+    "bps": "bit-per-second", "Bq": "becquerel", "Sv": "sievert", "Gy": "gray", "cd": "candela",
+    "Da": "dalton", "yd": "length-yard", "gal": "volume-gallon", "nmi": "length-nautical-mile",
+    "psi": "pressure-pound-force-per-square-inch", "atm": "pressure-atmosphere", "hp": "horsepower",
+    "dBA": "decibel", "dB(A)": "decibel", "ppb": "part-per-billion", "bbl": "volume-barrel",
+    "fps": "frame-per-second", "rpm": "revolution-per-minute", "bpm": "beat-per-minute",
+    "dpi": "graphics-dot-per-inch", "ppi": "graphics-pixel-per-inch", "Å": "angstrom",
+    "UA": "length-astronomical-unit", "inHg": "pressure-inch-ofhg", "kgf": "kilogram-force",
+    "Torr": "torr",
     **{symbol: f"length-{name}" for symbol, name in _LENGTHS.items()},
     "kg": "mass-kilogram", "Kg": "mass-kilogram", "g": "mass-gram", "gr": "mass-gram",
     "mg": "mass-milligram", "µg": "mass-microgram", "t": "mass-tonne", "lb": "mass-pound",
@@ -68,19 +109,15 @@ SHARED_UNITS = {
     "ms": "duration-millisecond", "ns": "duration-nanosecond", "µs": "duration-microsecond",
     "°C": "temperature-celsius", "ºC": "temperature-celsius", "° C": "temperature-celsius",
     "º C": "temperature-celsius", "°F": "temperature-fahrenheit", "ºF": "temperature-fahrenheit",
-    "K": "temperature-kelvin", "Hz": "frequency-hertz", "kHz": "frequency-kilohertz",
-    "MHz": "frequency-megahertz", "GHz": "frequency-gigahertz", "V": "electric-volt",
-    "kV": "kilovolt", "W": "power-watt", "kW": "power-kilowatt", "MW": "power-megawatt",
-    "GW": "power-gigawatt", "kWh": "kilowatt-hour", "Wh": "watt-hour", "MWh": "megawatt-hour",
-    "mAh": "milliampere-hour", "A": "electric-ampere", "mA": "electric-milliampere",
+    "K": "temperature-kelvin", "Hz": "frequency-hertz", "V": "electric-volt",
+    "W": "power-watt", "A": "electric-ampere",
     "Ω": "electric-ohm", "kcal": "energy-kilocalorie", "cal": "energy-calorie",
-    "kJ": "energy-kilojoule", "J": "energy-joule", "N": "force-newton", "Pa": "pressure-pascal",
-    "hPa": "pressure-hectopascal", "kPa": "pressure-kilopascal", "mmHg": "pressure-millimeter-ofhg",
+    "J": "energy-joule", "N": "force-newton", "Pa": "pressure-pascal",
+    "mmHg": "pressure-millimeter-ofhg",
     "bar": "bar", "dB": "decibel", "CV": "horsepower", "B": "digital-byte",
     "KB": "digital-kilobyte", "kB": "digital-kilobyte", "MB": "digital-megabyte",
     "GB": "digital-gigabyte", "TB": "digital-terabyte", "Gb": "digital-gigabit",
     "Mb": "digital-megabit", "Mbit": "digital-megabit", "Gbit": "digital-gigabit",
-    "Mbps": "megabit-per-second", "Gbps": "gigabit-per-second", "kbps": "kilobit-per-second",
     "px": "graphics-pixel", "MP": "graphics-megapixel", "Mpx": "graphics-megapixel",
     "mph": "speed-mile-per-hour", "kph": "speed-kilometer-per-hour",
     "kmh": "speed-kilometer-per-hour", "mi": "length-mile", "ft": "length-foot",

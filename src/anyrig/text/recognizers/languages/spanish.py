@@ -595,7 +595,7 @@ SHORT_FORMS = (
     ShortForm(UNITS_OF_ARMIES, lead=_AT_ORDINAL, ends="any", weight=1.6,
         any_case=True),
     ShortForm(TITLES, ends="title", weight=1.1, any_case=True),
-    ShortForm({"No.": "número"}, rest=NUMBER_NEXT, weight=1.3),
+    ShortForm({"No.": "número"}, rest=rf"{NUMBER_NEXT}(?! \d+ [{SMALL}]{{4,}}s\b)", weight=1.3),
     ShortForm({"Inf.": "infantería", "Cab.": "caballería", "Art.": "artillería"},
         lead=behind("de"), ends="any"),
     ShortForm({"c.": "calle"}, lead=behind(r"\b[Ll]a"), rest=NUMBER_NEXT),
