@@ -17,7 +17,7 @@ from anyrig.text.document import Block, Document
 from anyrig.text.formats.limits import Limits
 from anyrig.text.formats.pdf import draw_cover, read, read_pages
 from anyrig.text.sandbox import read_book as read_any
-from tests.text.formats.pdf_making import Leaf, pdf, width_of, write
+from tests.text.formats.pdf_making import Leaf, broken, pdf, width_of, write
 
 TEXT = "The harbour lay still under a low grey sky and the boats did not move at their ropes."
 
@@ -820,3 +820,123 @@ def test_lines_of_many_dots_are_read_at_once(tmp_path: Path) -> None:
         leaf.put(60, 540 - 14 * number, "Of boats" + " ." * 150 + " and no number at all", 4)
     document = read_any(write(tmp_path / "a.pdf", [leaf]), limits=Limits(seconds=20))
     assert "no number at all" in document.text
+
+
+def test_page_numbers_under_a_small_block_of_text_are_no_text(tmp_path: Path) -> None:
+    leaves = []
+    for number in range(1, 7):
+        leaf = Leaf(width=595, height=836).put(302, 201, str(number + 6))
+        text = f"Sheet {number}. {ROAD} {HARBOUR} {ROAD}"
+        leaf.set(127, 226 + 12 * (len(broken(text, 350, 10)) - 1), text, measure=350)
+        leaves.append(leaf)
+    document = read_leaves(tmp_path, leaves)
+    assert texts(document, "page") == [str(number + 6) for number in range(1, 7)]
+    assert not any(
+        word.isdigit() and int(word) > 6
+        for text in texts(document, "paragraph", "heading")
+        for word in text.split()
+    )
+
+
+def test_accents_of_capitals_are_on_their_letters(tmp_path: Path) -> None:
+    leaf = Leaf().put(62, 505, "\u00b4", 24).put(60, 500, "Electricit", 24)
+    end = 60 + width_of("Electricit", 24)
+    leaf.put(end, 500, "e", 24).put(end + 1.5, 500, "\u00b4", 24)
+    leaf.set(60, 460, HARBOUR)
+    assert texts(read_leaves(tmp_path, [leaf]), "heading") == ["\u00c9lectricit\u00e9"]
+
+
+def test_a_letter_kerned_under_the_one_before_stays_in_its_word(tmp_path: Path) -> None:
+    leaf, size = Leaf(), 10.0
+    place = 60 + width_of("A text of T", size) - 0.17 * size
+    leaf.put(60, 500, "A text of T", size).put(place, 500 - 0.215 * size, "E", size)
+    place += width_of("E", size) - 0.125 * size
+    leaf.put(place, 500, "X by its maker, set in one long line.", size)
+    [text] = texts(read_leaves(tmp_path, [leaf]), "paragraph")
+    assert text == "A text of TEX by its maker, set in one long line."
+
+
+def test_the_numbers_of_lines_stand_aside(tmp_path: Path) -> None:
+    leaf = Leaf()
+    lines = broken(f"{HARBOUR} {ROAD}", 300, 10)
+    for number, line in enumerate(lines):
+        leaf.put(60, 500 - 12 * number, line)
+        name = str(number + 8)
+        leaf.put(50 - width_of(name, 5), 500 - 12 * number, name, 5)
+    document = read_leaves(tmp_path, [leaf])
+    assert texts(document, "paragraph") == [f"{HARBOUR} {ROAD}".replace("|", "")]
+    assert texts(document, "page")[:2] == ["8", "9"]
+
+
+def test_the_numbers_of_a_table_are_its_cells(tmp_path: Path) -> None:
+    leaf = Leaf()
+    below = leaf.set(60, 540, HARBOUR)
+    for number in range(1, 9):
+        leaf.put(62, below - 14 * number, str(number)).put(
+            120, below - 14 * number, f"boat {number}"
+        )
+    [table] = texts(read_leaves(tmp_path, [leaf]), "table")
+    assert table.startswith("1\tboat 1\n2\tboat 2")
+
+
+def test_a_slide_that_is_built_up_is_read_once(tmp_path: Path) -> None:
+    lines = ["The harbour", "Boats come in", "Nets are dried", "Bread is baked", "Lamps are lit"]
+    leaves = []
+    for shown in (2, 3, 5):
+        leaf = Leaf(width=600, height=420)
+        for at, line in enumerate(lines[:shown]):
+            leaf.put(60, 380 - 40 * at, line, 24 if at == 0 else 14)
+        leaves.append(leaf)
+    document = read_leaves(tmp_path, [*leaves, Leaf(width=600, height=420).put(60, 380, "End", 24)])
+    heard = [block.text for block in blocks(document) if block.kind != "page"]
+    assert " ".join(heard).count("Boats come in") == 1
+    assert "Lamps are lit" in " ".join(heard)
+    pages = read_pages(tmp_path / "book.pdf", Limits(), None)
+    assert sum(block.text.count("Boats come in") for block in blocks(pages)) == 3
+
+
+def test_a_dash_in_a_sentence_begins_no_item(tmp_path: Path) -> None:
+    leaf = Leaf()
+    for at, line in enumerate(
+        ("Boats that were built for the sea are called ships or by their names",
+         "\u2013 and so are those that never left the river where they had been",
+         "made.")
+    ):  # fmt: skip
+        leaf.put(60, 500 - 12 * at, line)
+    assert len(texts(read_leaves(tmp_path, [leaf]), "paragraph", "item")) == 1
+
+
+def test_a_word_broken_in_a_cell_is_whole(tmp_path: Path) -> None:
+    leaf = Leaf()
+    rows = [("CPU", "the memory"), ("LPT", "printer"), ("RX", "values in zig-zag or-"),
+            ("", "der, all of them"), ("RK", "disk")]  # fmt: skip
+    for at, (name, text) in enumerate(rows):
+        if name:
+            leaf.put(60, 500 - 12 * at, name)
+        leaf.put(140, 500 - 12 * at, text)
+    [table] = texts(read_leaves(tmp_path, [leaf]), "table")
+    assert "RX\tvalues in zig-zag order, all of them" in table.splitlines()
+
+
+def test_contents_whose_titles_leave_no_place_for_dots(tmp_path: Path) -> None:
+    contents, more = Leaf().put(60, 560, "Contents", 16, "F2"), Leaf()
+    for at in range(12):
+        contents.put(60, 520 - 14 * at, f"The boat number {at} " + ". " * 20 + f" {at + 3}")
+    contents.put(60, 352, "Widths and heights of the planes of each pixel of it . . . 16")
+    contents.put(60, 338, "A title that was followed by none at all, for its length 17")
+    for at in range(6):
+        more.put(60, 540 - 14 * at, f"The net number {at} " + ". " * 20 + f" {at + 18}")
+    text = Leaf()
+    text.set(60, 500, HARBOUR)
+    document = read_leaves(tmp_path, [contents, more, text])
+    [listed] = [chapter for chapter in document.chapters if chapter.role == "contents"]
+    assert sum("pixel" in block.text or "net" in block.text for block in listed.blocks) == 7
+    body = [chapter for chapter in document.chapters if chapter.role == "body"]
+    assert not any("title that" in block.text for one in body for block in one.blocks)
+
+
+def test_an_outline_that_lost_letters_takes_them_from_the_page(tmp_path: Path) -> None:
+    leaf = Leaf().put(60, 540, "1. \u00dcber Muttprint", 16, "F2")
+    leaf.set(60, 510, HARBOUR)
+    document = read_leaves(tmp_path, [leaf], outline=[(1, "1. ber Muttprint", 1, 560.0)])
+    assert [chapter.title for chapter in document.chapters] == ["1. \u00dcber Muttprint"]

@@ -431,11 +431,38 @@ def _build_runs(glyphs: _Glyphs, objects: Sequence[_TextObject]) -> list[TextRun
     """The runs of a page, from the top to the bottom and from left to right."""
     if not len(glyphs):
         return []
+    glyphs = _move_accents(glyphs)
     bold = np.array([one.font.bold for one in objects], np.bool_)[glyphs.drawn]
     mono = np.array([one.font.mono for one in objects], np.bool_)[glyphs.drawn]
     builder = _RunBuilder(glyphs, bold, mono)
     runs = [builder.build(one.places) for one in _join_stretches(_find_stretches(glyphs))]
     return sorted((run for run in runs if run.text), key=lambda run: (-run.base, run.left))
+
+
+def _move_accents(glyphs: _Glyphs) -> _Glyphs:
+    """Accents on the line of their letter, and after it: those of capitals stand higher.
+
+    PDFium takes such an accent for a line of its own, or puts it at the end of one.
+    """
+    accents = np.flatnonzero(np.isin(glyphs.letters, _ACCENT_SIGNS)).tolist()
+    if not accents:
+        return glyphs
+    is_letter = np.array([letters[-1:].isalpha() for letters in glyphs.letters], np.bool_)
+    places = np.arange(len(glyphs), dtype=np.float64)
+    base = glyphs.base.copy()
+    for at in accents:
+        middle, size = (glyphs.left[at] + glyphs.right[at]) / 2, glyphs.size[at]
+        away = abs(glyphs.base - glyphs.base[at])
+        under = np.flatnonzero(
+            is_letter & (glyphs.left < middle) & (middle < glyphs.right) & (away < 0.5 * size)
+            & (abs(glyphs.size - size) < 0.3 * size)
+        )  # fmt: skip
+        if len(under):
+            letter = min(under.tolist(), key=lambda one: (away[one], abs(one - at)))
+            base[at] = base[letter]
+            if abs(letter - at) > 1:
+                places[at] = letter + 0.5
+    return replace(glyphs, base=base).take(np.argsort(places, kind="stable"))
 
 
 def _build_aside(glyphs: _Glyphs) -> list[TextRun]:
@@ -495,6 +522,8 @@ def _continues(
     rise = abs(part.base - recent[-1][0])
     if not -0.4 * size < gap < GAP * size or rise >= 0.6 * size:
         return False
+    if gap < -0.05 * size and rise < 0.3 * size and part.num_glyphs == 1:
+        return True  # kerned under the one before, as the E of TeX is
     least = min(last.end_size, first_size)
     if _INITIAL * size < least <= _SMALL * size and gap < 0.35 * size:
         return True
@@ -571,6 +600,7 @@ _ACCENTS = {
     "\u02c7": "\u030c", "\u00b8": "\u0327", "\u00af": "\u0304", "\u02da": "\u030a",
     "\u02d8": "\u0306", "\u02d9": "\u0307", "\u02dd": "\u030b", "\u02db": "\u0328",
 }  # fmt: skip
+_ACCENT_SIGNS = np.array(list(_ACCENTS), np.object_)
 _SPACING = {combining: spacing for spacing, combining in _ACCENTS.items()}
 """Accents that stand over no letter: some fonts call their quotation marks so."""
 
@@ -673,7 +703,7 @@ class _RunBuilder:
             run.tolist(), self._glyphs.letters[run].tolist(), [False, *gaps.tolist()], strict=True
         ):
             if at in accents:
-                letters = unicodedata.normalize("NFC", letters + accents[at])
+                letters = unicodedata.normalize("NFC", letters.replace("\u0131", "i") + accents[at])
             elif self._is_accent[at]:
                 letters = _SPACING.get(letters, letters)
             if is_gap:

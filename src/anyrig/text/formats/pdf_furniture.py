@@ -8,10 +8,12 @@ Footnotes are small type at the foot that begins with a mark from the text above
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
 
 from anyrig.text.formats.pdf_characters import PdfPage, TextRun
@@ -30,6 +32,11 @@ _DRESSED = re.compile(
     r"(?:(?:of|von|de|sur|/)\s*\d{1,5})?",
     re.IGNORECASE,
 )
+_MIN_LINE_NUMBERS = 4
+_MIN_PLAN = 4
+"""Lines of a slide that an earlier one has too."""
+_LINE_NUMBER_SIZE = 0.85
+"""Of the text that they count, at most."""
 _DATE = re.compile(r"\d+[/.:-]\d+[/.:-]\d+")
 
 
@@ -60,13 +67,71 @@ def find_furniture(pages: Sequence[PdfPage]) -> dict[int, list[TextRun]]:
     found: dict[int, list[TextRun]] = {page.number: [] for page in pages}
     for page in pages:
         found[page.number] += [run for run in page.runs if run.aside]
+    pages = [replace(page, runs=tuple(run for run in page.runs if not run.aside)) for page in pages]
+    numbered = {page.number: _find_line_numbers(page.runs) for page in pages}
+    for number, runs in numbered.items():
+        found[number] += runs
+    taken = {id(run) for runs in numbered.values() for run in runs}
+    pages = [
+        replace(page, runs=tuple(run for run in page.runs if id(run) not in taken))
+        for page in pages
+    ]
     leading = _find_leading(pages)
     body = find_body_size(pages)
-    edges = _remove_page_numbers([edge for page in pages for edge in _find_edges(page, leading)])
+    bounds = _find_text_bounds(pages)
+    edges = [edge for page in pages for edge in _find_edges(page, leading, bounds)]
+    edges = _remove_page_numbers(edges)
     rows = _find_repeated(edges, len(pages), body) | _find_counted(edges, pages)
     for edge in sorted(rows, key=lambda edge: (edge.page, -edge.base)):
         found[edge.page] += edge.runs
     return found
+
+
+def find_repeated_slides(pages: Sequence[PdfPage], furniture: dict[int, list[TextRun]]) -> set[int]:
+    """Pages that another page repeats whole: the plan of a talk, a slide that is built up."""
+    found: set[int] = set()
+    seen: set[frozenset[str]] = set()
+    last_page, last = 0, frozenset[str]()
+    for page in pages:
+        taken = {id(run) for run in furniture[page.number]}
+        texts = frozenset(run.text for run in page.runs if id(run) not in taken)
+        if page.width > page.height and last and last < texts:
+            found.add(last_page)
+        elif page.width > page.height and len(texts) >= _MIN_PLAN and texts in seen:
+            found.add(page.number)
+        seen.add(texts)
+        last_page, last = page.number, texts
+    return found
+
+
+def _find_line_numbers(runs: Sequence[TextRun]) -> list[TextRun]:
+    """Small numbers outside of the text that count its lines: of a draft, or of a listing."""
+    columns: dict[int, list[TextRun]] = defaultdict(list)
+    for run in runs:
+        if _NUMBER.fullmatch(run.text):
+            columns[round(run.right / 2)].append(run)
+    found: list[TextRun] = []
+    for place in sorted(columns):
+        column = sorted(columns.get(place - 1, []) + columns[place], key=lambda run: -run.base)
+        if len(column) < _MIN_LINE_NUMBERS or column[0] in found:
+            continue
+        edge, size = max(run.right for run in column), max(run.size for run in column)
+        others = [run for run in runs if run.left > edge or run.right > edge + size]
+        beside = {round(run.base) for run in others if run.size * _LINE_NUMBER_SIZE >= size}
+        steps = [int(two.text) - int(one.text) for one, two in pairwise(column)]
+        usual = Counter(steps).most_common(1)[0][0]
+        if (
+            usual > 0
+            and 4 * steps.count(usual) >= 3 * len(steps)
+            and all(run.left > edge - 0.5 * size for run in others)
+            and 2 * sum(_is_beside(run, beside) for run in column) >= len(column)
+        ):
+            found += column
+    return found
+
+
+def _is_beside(run: TextRun, bases: set[int]) -> bool:
+    return any(round(run.base) + step in bases for step in (-1, 0, 1))
 
 
 def find_body_size(pages: Sequence[PdfPage]) -> float:
@@ -90,17 +155,31 @@ def _find_leading(pages: Sequence[PdfPage]) -> float:
     return steps.most_common(1)[0][0] if steps else 14.0
 
 
-def _find_edges(page: PdfPage, leading: float) -> list[EdgeRow]:
+def _find_text_bounds(pages: Sequence[PdfPage]) -> tuple[float, float]:
+    """Where the lowest and the highest row of most pages stand: margins may be wide."""
+    bases = [[run.base for run in page.runs if not run.aside] or [0.0] for page in pages]
+    least = max(3, len(pages) / 4)
+
+    def find_usual(places: Iterable[float], otherwise: float) -> float:
+        [(place, count)] = Counter(map(round, places)).most_common(1) or [(0, 0)]
+        return float(place) if count >= least else otherwise
+
+    return find_usual(map(min, bases), -math.inf), find_usual(map(max, bases), math.inf)
+
+
+def _find_edges(page: PdfPage, leading: float, bounds: tuple[float, float]) -> list[EdgeRow]:
     rows = group_rows(run for run in page.runs if not run.aside)
     made: list[EdgeRow] = []
     for top, ordered in ((True, rows), (False, rows[::-1])):
         limit = page.height * (1 - _ZONE) if top else page.height * _ZONE
+        wide_limit = min(limit, bounds[1] - 2) if top else max(limit, bounds[0] + 2)
         for depth, row in enumerate(ordered[:_DEEP]):
             base = row[0].base
-            if (base < limit) if top else (base > limit):
-                break
             inner = ordered[depth + 1][0].base if depth + 1 < len(ordered) else None
             apart = inner is None or abs(base - inner) > 1.3 * leading
+            here = wide_limit if apart and not depth else limit
+            if (base < here) if top else (base > here):
+                break
             made.append(
                 EdgeRow(
                     page.number, top, depth, base, max(run.size for run in row), apart,

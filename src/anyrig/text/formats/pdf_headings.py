@@ -38,6 +38,7 @@ _MOST_LINES = 5
 _MOST_ALIKE = 3
 """Bold paragraphs in a row that may still be headings."""
 _WORD = re.compile(r"\w{2,}")
+_SECTION_NUMBER = re.compile(r"^[\dA-Z]{0,3}(?:\.\d{1,3})*\.?\s")
 _CUTS = frozenset(("volume", "book", "part", "chapter", "named", "contents"))
 
 
@@ -106,7 +107,9 @@ def _is_heading(paragraphs: Sequence[PdfParagraph], number: int, style: PdfStyle
     if any(len(line.cells) > 2 for line in paragraph.lines):
         return False  # the head of a table
     if paragraph.size > _LARGER * style.body:
-        return any(letter.isalpha() for letter in text) or parse_label(text) is not None
+        title = _SECTION_NUMBER.sub("", text).replace(" ", "")
+        letters = sum(map(str.isalpha, title))
+        return 2 * letters > len(title) > 0 or parse_label(text) is not None  # else a formula
     if paragraph.size < 0.93 * style.body or text[-1] in ".,;:" and parse_label(text) is None:
         return False
     if CAPTION.match(text):
@@ -260,8 +263,23 @@ def find_starts_by_outline(
             entry.title, _join_text(paragraphs[place])
         ):
             place -= 1  # "Chapter 1" stands over the title
-        made.append(ChapterStart(place, entry.level, entry.title))
+        title = _restore_letters(entry.title, paragraphs[place : place + 2])
+        made.append(ChapterStart(place, entry.level, title))
     return sorted(made, key=lambda start: start.paragraph)
+
+
+def _restore_letters(title: str, headings: Sequence[PdfParagraph]) -> str:
+    """A title as its page has it, where the outline lost its letters with accents."""
+    for heading in headings:
+        text = _join_text(heading)
+        is_longer = sum(map(str.isalpha, text)) > sum(map(str.isalpha, title))
+        if is_longer and _list_ascii(text) == _list_ascii(title) != "":
+            return text
+    return title
+
+
+def _list_ascii(text: str) -> str:
+    return "".join(letter for letter in text if letter.isascii() and letter.isalnum())
 
 
 def _is_label(paragraphs: Sequence[PdfParagraph], number: int) -> bool:
@@ -361,6 +379,8 @@ def _page(paragraph: PdfParagraph) -> int:
 # -- tables of contents and indexes ----------------------------------------------------------------
 
 _LAST_NUMBER = re.compile(r"(?:^|[\s.\u2026\u00b7_])(\d{1,4}|[ivxlc]{1,7})$", re.IGNORECASE)
+_FEW_DOTS = re.compile(r"\w\S*(?: \.){2,3} ?(?:\d{1,4}|[ivxlc]{1,7})$")
+"""A title that nearly fills its line leaves place for few dots."""
 _INDEX_ENTRY = re.compile(
     r"(.*?\w.*?)(?:,|\s|[.\u2026]{2,})\s*\d{1,4}(?:\s?[-\u2013]\s?\d{1,4})?"
     r"(?:\s?,\s?\d{1,4}(?:\s?[-\u2013]\s?\d{1,4})?)*"
@@ -371,6 +391,7 @@ _MAX_TITLE = 40
 _MAX_CONTENTS = 2000
 """Paragraphs of the longest table of contents."""
 _MAX_OTHER_LINES = 30
+_MAX_MISSED_ENTRIES = 6
 _ENTRY_NUMBER = re.compile(r"^\W*(?:chapter\s+|o\s+)?(?:\d[\d.]*|[ivx]+[.)])?\W*")
 
 
@@ -474,6 +495,8 @@ def _page_number(line: PdfLine) -> int:
     match = _LAST_NUMBER.search(line.text)
     if match is None:
         return int(is_dotted(line.text))
+    if _FEW_DOTS.search(line.text):
+        return int(match[1]) if match[1].isdigit() else 1
     if not (line.cells or is_dotted(line.text)):
         return 0
     if line.cells and not is_dotted(line.text) and line.cells[-1][2].strip() != match[1]:
@@ -526,6 +549,13 @@ def _add(
     if found and found[-1].role == role and found[-1].end >= first - 1:
         found[-1] = ListedMatter(found[-1].start, end, role, found[-1].title)
         return
+    if (
+        found
+        and found[-1].role == role == "contents"
+        and _only_entries_between(paragraphs, found[-1].end, min(entries))
+    ):
+        found[-1] = ListedMatter(found[-1].start, end, role, found[-1].title)
+        return
     start, title = min(entries), ""
     for number in range(first, start + 1):
         text = " ".join(line.text for line in paragraphs[number].lines)
@@ -535,3 +565,17 @@ def _add(
             start, title = number, text
             break
     found.append(ListedMatter(start, end, role, title))
+
+
+def _only_entries_between(paragraphs: Sequence[PdfParagraph], start: int, end: int) -> bool:
+    """Whether the paragraphs are the few entries about a page's edge that were not found as such.
+
+    One of them at least ends in the number of a page.
+    """
+    lines = [line for one in paragraphs[start:end] for line in one.lines]
+    return (
+        0 < len(lines) <= _MAX_MISSED_ENTRIES
+        and lines[-1].page - lines[0].page <= 1
+        and any(_LAST_NUMBER.search(line.text) for line in lines)
+        and not any(line.text[-1] in ".!?" for line in lines)
+    )

@@ -15,6 +15,7 @@ from anyrig.text.formats.pdf_furniture import (
     cut_notes,
     find_body_size,
     find_furniture,
+    find_repeated_slides,
     is_note_mark,
 )
 from anyrig.text.formats.pdf_headings import (
@@ -78,7 +79,7 @@ class _PdfLayout:
 def _lay_out(pages: Sequence[PdfPage], *, by_page: bool) -> _PdfLayout:
     """The one layout of books and of pages; `by_page` ends paragraphs at the foot of a page."""
     body = find_body_size(pages)
-    lines, notes, aside = _separate_furniture(pages, body)
+    lines, notes, aside = _separate_furniture(pages, body, by_page=by_page)
     words = Vocabulary(text for line in lines for text in ([line.text] if not line.cells else []))
     style = measure_style(lines, body)
     lines = widen_lines(lines, style)
@@ -174,10 +175,12 @@ def _add_lists(
 
 
 def _separate_furniture(
-    pages: Sequence[PdfPage], body: float
+    pages: Sequence[PdfPage], body: float, *, by_page: bool
 ) -> tuple[list[PdfLine], dict[int, list[Footnote]], dict[int, list[str]]]:
     """Lines in reading order; and by page, the notes and the furniture."""
     fixed = find_furniture(pages)
+    repeated = set() if by_page else find_repeated_slides(pages, fixed)
+    fixed |= {page.number: list(page.runs) for page in pages if page.number in repeated}
     lines: list[PdfLine] = []
     notes: dict[int, list[Footnote]] = {}
     region = 0
@@ -220,7 +223,7 @@ def _build_block(
         text = join_lines(paragraph.lines, words).text
         return Block(remove_leaders(text) or text, "heading", level, page=page)
     if paragraph.shape == "table":
-        rows = build_rows(paragraph.lines)
+        rows = build_rows(paragraph.lines, words)
         return Block("\n".join(map("\t".join, rows)), "table", page=page)
     if paragraph.shape in ("code", "verse"):
         text = "\n".join(_indent_lines(paragraph.lines, paragraph.shape))

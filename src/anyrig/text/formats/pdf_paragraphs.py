@@ -144,7 +144,7 @@ def _begins(group: list[PdfLine], line: PdfLine, after: PdfLine | None, style: P
         return True
     if (line.mono and not style.mono) or line.size > 1.15 * style.body:
         return False
-    if is_bulleted(line.text):
+    if is_bulleted(line.text) and not _goes_on_with_dash(before, line, style):
         return True
     if _COUNTED.match(line.text) and not _counts_on(before, line, style):
         return True
@@ -230,6 +230,17 @@ def _continues_small(before: PdfLine, line: PdfLine) -> bool:
 def is_bulleted(text: str) -> bool:
     """Whether a line begins with a bullet or a dash, as an item of a list does."""
     return is_bullet(text[:1]) and text[1:2] == " " and len(text) > 2
+
+
+def _goes_on_with_dash(before: PdfLine, line: PdfLine, style: PdfStyle) -> bool:
+    """A dash that only happens to begin a line, in the middle of a sentence."""
+    return (
+        line.text[0] in "\u2013-"
+        and line.text[2:3].islower()
+        and abs(line.left - before.left) < 0.1 * line.size
+        and not (_is_item(before) or _ENDS.search(before.text))
+        and _is_full(before, line, style)
+    )
 
 
 def _is_item(line: PdfLine) -> bool:
@@ -340,7 +351,7 @@ def _continues_cell(row: PdfLine, line: PdfLine, style: PdfStyle) -> bool:
     )
 
 
-def build_rows(lines: Sequence[PdfLine]) -> list[list[str]]:
+def build_rows(lines: Sequence[PdfLine], words: Vocabulary) -> list[list[str]]:
     """The cells of a table's rows; a line without cells goes on with the one that it is under."""
     rows: list[list[str]] = []
     places: list[float] = []
@@ -350,7 +361,8 @@ def build_rows(lines: Sequence[PdfLine]) -> list[list[str]]:
             places = [left for left, _, _ in line.cells] or [line.left]
         else:
             column = min(range(len(places)), key=lambda at: abs(places[at] - line.left))
-            rows[-1][column] = f"{rows[-1][column]} {line.text}"
+            cell, gap = _cut_hyphen(rows[-1][column], line.text, words)
+            rows[-1][column] = f"{cell}{gap}{line.text}"
     return rows
 
 
