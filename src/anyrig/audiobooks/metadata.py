@@ -20,6 +20,7 @@ from anyrig.text.document import Picture
 from anyrig.text.formats.picture import (
     MOST_DECODE_BYTES,
     estimate_decode_bytes,
+    lay_on_white,
     list_pillow_formats,
 )
 
@@ -307,16 +308,12 @@ def _convert(picture: Picture, image: Image) -> PreparedCover:
 
 def _encode_jpeg(image: Image) -> bytes:
     """Upright, on white where one sees through it, at most `MAX_COVER_PIXELS` wide and high."""
-    from PIL import Image, ImageOps
+    from PIL import ImageOps
 
     image.thumbnail((MAX_COVER_PIXELS, MAX_COVER_PIXELS))
     turned = ImageOps.exif_transpose(image)
-    if turned.mode in ("RGBA", "LA", "PA") or "transparency" in turned.info:
-        seen = turned.convert("RGBA")
-        turned = Image.new("RGB", seen.size, (255, 255, 255))
-        turned.paste(seen, mask=seen.getchannel("A"))
     out = io.BytesIO()
-    turned.convert("RGB").save(out, "JPEG", quality=88)
+    lay_on_white(turned, "RGB").save(out, "JPEG", quality=88)
     return out.getvalue()
 
 

@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from anyrig.errors import InvalidInputError
-from anyrig.text.formats.picture import list_pillow_formats
+from anyrig.text.formats.picture import lay_on_white, list_pillow_formats
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,8 @@ def decode_picture(data: bytes) -> Grey:
             check_size(image.width, image.height)
             if image.format == "JPEG":  # decodes at a half or a quarter where that is enough
                 image.draft("L", _limit_size(image.width, image.height))
-            flat = _flatten(image)
+            is_deep = image.mode.startswith(("I", "F"))
+            flat = _from_deep(image) if is_deep else lay_on_white(image)
             page = flat if flat is not image else image.copy()
             page = ImageOps.exif_transpose(page)
             small = _limit_size(page.width, page.height)
@@ -78,20 +79,8 @@ def _limit_size(width: int, height: int) -> tuple[int, int]:
     return max(1, int(width * share)), max(1, int(height * share))
 
 
-def _flatten(image: Image.Image) -> Image.Image:
-    """In grey, what is clear laid on white; sixteen bits brought down to eight."""
-    from PIL import Image as Images
-
-    if image.mode.startswith("I") or image.mode == "F":
-        return _from_deep(image)
-    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
-        over = image.convert("RGBA")
-        white = Images.new("RGBA", over.size, "white")
-        return Images.alpha_composite(white, over).convert("L")
-    return image.convert("L")
-
-
 def _from_deep(image: Image.Image) -> Image.Image:
+    """Sixteen bits brought down to eight."""
     import numpy as np
     from PIL import Image as Images
 

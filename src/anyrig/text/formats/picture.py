@@ -215,55 +215,60 @@ def render_pages(path: Path, numbers: Sequence[int], _dpi: int, limits: Limits) 
 
 
 def _open(path: Path, form: str, limits: Limits) -> Image:
+    return open_picture(path, path.name, form, limits)
+
+
+def open_picture(source: Path | io.BytesIO, name: str, form: str, limits: Limits) -> Image:
+    """A picture of a format, not decoded yet; errors call it by a name."""
     from PIL import Image, UnidentifiedImageError
 
     Image.MAX_IMAGE_PIXELS = None  # each frame is held to `limits` below, by a clear error
     names = list_pillow_formats(form)
     if not names and form == "heic":
         raise MissingPackageError(
-            f"{path.name} is a HEIC picture, which is read with pi-heif",
+            f"{name} is a HEIC picture, which is read with pi-heif",
             hint=f"{format_install('anyrig[ocr]')}; or save it as JPEG.",
         )
     if not names:
         raise InvalidInputError(
-            f"{path.name}: the installed Pillow cannot read {form}",
+            f"{name}: the installed Pillow cannot read {form}",
             hint=f"Update it ({format_install('pillow', options='--upgrade')}), or save it as PNG.",
         )
     try:
-        image = Image.open(path, formats=names)
+        image = Image.open(source, formats=names)
     except MemoryError:
         raise
     except UnidentifiedImageError:
         raise InvalidInputError(
-            f"{path.name} is damaged: no {form} picture can be made out in it", hint=_DAMAGED
+            f"{name} is damaged: no {form} picture can be made out in it", hint=_DAMAGED
         ) from None
     except (OSError, SyntaxError, ValueError, TypeError, struct.error) as error:
-        _build_damaged_error(path, error)
+        _build_damaged_error(name, error)
     try:
-        _check_size(image, path, limits)
+        _check_size(image, name, limits)
     except InvalidInputError:
         image.close()
         raise
     return image
 
 
-def _build_damaged_error(path: Path, error: Exception) -> NoReturn:
+def _build_damaged_error(name: str, error: Exception) -> NoReturn:
     if isinstance(error, OSError) and "out of memory" in str(error):
         raise MemoryError from error  # Pillow has only words for it
-    raise InvalidInputError(f"{path.name} is damaged: {error}", hint=_DAMAGED) from error
+    raise InvalidInputError(f"{name} is damaged: {error}", hint=_DAMAGED) from error
 
 
-def _check_size(image: Image, path: Path, limits: Limits) -> None:
+def _check_size(image: Image, name: str, limits: Limits) -> None:
     width, height = image.size
     if width * height > limits.pixels:
         raise LimitExceededError(
-            f"{path.name} is a picture of {width:,} x {height:,} pixels:"
+            f"{name} is a picture of {width:,} x {height:,} pixels:"
             f" more than {limits.pixels // 1_000_000:,} million",
             hint="Make it smaller, or cut it in pieces.",
             limit="pixels",
         )
     if not (width and height):
-        raise InvalidInputError(f"{path.name} is a picture of no size", hint=_DAMAGED)
+        raise InvalidInputError(f"{name} is a picture of no size", hint=_DAMAGED)
 
 
 def _frames(image: Image, path: Path, limits: Limits) -> Iterator[int]:
@@ -276,7 +281,7 @@ def _frames(image: Image, path: Path, limits: Limits) -> Iterator[int]:
             return
         except Exception as error:  # noqa: BLE001 - the next page's head is damaged
             if place == 0:
-                _build_damaged_error(path, error)
+                _build_damaged_error(path.name, error)
             return
         tags = getattr(image, "tag_v2", {})
         if place == 0 or not _is_copy(tags.get(_THUMBNAIL)):
@@ -298,7 +303,7 @@ def _png(image: Image, place: int, path: Path, limits: Limits) -> bytes:
     try:
         if place or image.tell() != place:
             image.seek(place)
-        _check_size(image, path, limits)
+        _check_size(image, path.name, limits)
         if image.format == "JPEG" and image.size[0] * image.size[1] > 4 * _MOST_DRAWN:
             image.draft("L", (image.size[0] // 2, image.size[1] // 2))
         image.load()
@@ -308,7 +313,7 @@ def _png(image: Image, place: int, path: Path, limits: Limits) -> bytes:
     except (LimitExceededError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - decoders raise whatever they like
-        _build_damaged_error(path, error)
+        _build_damaged_error(path.name, error)
     return out.getvalue()
 
 
@@ -317,7 +322,7 @@ def convert_to_grey(image: Image) -> Image:
     from PIL import Image as images
 
     exif = image.getexif()
-    flat = _stretcher(image) if image.mode.startswith(("I", "F")) else _flat
+    flat = _stretcher(image) if image.mode.startswith(("I", "F")) else lay_on_white
     made = images.new("L", image.size)
     for top, band in iterate_bands(image):
         made.paste(flat(band), (0, top))
@@ -325,16 +330,15 @@ def convert_to_grey(image: Image) -> Image:
     return made
 
 
-def _flat(image: Image) -> Image:
-    """In 256 greys, on white where it is clear."""
+def lay_on_white(image: Image, mode: str = "L") -> Image:
+    """In 256 greys or another mode, on white where it is clear."""
     from PIL import Image as images
 
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         clear = image.convert("RGBA")
-        made = images.new("RGBA", clear.size, "white")
-        made.alpha_composite(clear)
-        return made.convert("L")
-    return image.convert("L")
+        image = images.new("RGBA", clear.size, "white")
+        image.alpha_composite(clear)
+    return image.convert(mode)
 
 
 def _stretcher(image: Image) -> Callable[[Image], Image]:

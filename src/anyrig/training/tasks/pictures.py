@@ -13,7 +13,6 @@ import io
 import json
 import logging
 import random
-import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError
 from anyrig.storage.files import open_atomic, write_atomic
 from anyrig.text import folder as folders
 from anyrig.text.formats import picture
+from anyrig.text.formats.limits import Limits
 from anyrig.text.manifest import Resolve, Trouble, check_size, is_manifest, iterate_manifest
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ _LARGE_BYTES = 100_000_000
 """Of memory to decode a picture: those that take more are decoded one at a time."""
 _MOST_WHOLE = 4_000_000
 """Pixels of a picture that is taken as a whole; larger ones are reduced band by band first."""
-_CLEAR = ("RGBA", "LA", "PA", "La", "RGBa")
 _HINT = "Get another copy of the file, or save it with another program."
 
 
@@ -74,10 +73,7 @@ def _read(
     except (AnyrigError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001 - decoders raise whatever they like
-        problem = re.sub(
-            r" ?<_io\.BytesIO[^>]*>", "", str(error)
-        )  # Pillow names our buffer, not the file
-        raise InvalidInputError(f"{name} is damaged: {problem}", hint=_HINT) from error
+        raise InvalidInputError(f"{name} is damaged: {error}", hint=_HINT) from error
 
 
 def _bytes(source: Path | bytes, name: str) -> bytes:
@@ -98,29 +94,19 @@ def _bytes(source: Path | bytes, name: str) -> bytes:
 
 
 def _open_image(data: bytes, name: str) -> Image:
-    from PIL import Image
-
     form = picture.detect_picture_format(data[:64])
     if not form:
         raise InvalidInputError(
             f"{name} is no picture", hint="Give PNG, JPEG, WebP, TIFF, GIF or BMP."
         )
-    Image.MAX_IMAGE_PIXELS = None  # held to our own limit, by a clear error
-    image = Image.open(io.BytesIO(data), formats=picture.list_pillow_formats(form))
-    width, height = image.size
-    if width * height > MOST_PIXELS:
-        image.close()
-        raise LimitExceededError(
-            f"{name} is of {width:,} x {height:,} pixels: more than {MOST_PIXELS:,}",
-            hint="Make it smaller.",
-        )
+    image = picture.open_picture(io.BytesIO(data), name, form, Limits(pixels=MOST_PIXELS))
     needed = picture.estimate_decode_bytes(image)
     if needed > picture.MOST_DECODE_BYTES:
         kind, most = image.format or "a picture", picture.MOST_DECODE_BYTES // 1_000_000
         image.close()
         raise LimitExceededError(
-            f"{name} is {kind} of {width:,} x {height:,} pixels: it takes more than {most} MB to"
-            " decode",
+            f"{name} is {kind} of {image.width:,} x {image.height:,} pixels: it takes more than"
+            f" {most} MB to decode",
             hint="Make it smaller, or save it as PNG.",
         )
     return image
@@ -138,21 +124,11 @@ def _square(image: Image, size: int, channels: int) -> np.ndarray[Any, np.dtype[
     if image.width * image.height > _MOST_WHOLE:
         image = _reduce(image, 2 * size, mode)
     upright = ImageOps.exif_transpose(image)
-    made = _stretch_range(upright) if upright.mode.startswith(("I", "F")) else _on_white(upright)
-    fitted = ImageOps.fit(made.convert(mode), (size, size), images.Resampling.BICUBIC)
+    deep = upright.mode.startswith(("I", "F"))
+    made = picture.lay_on_white(_stretch_range(upright) if deep else upright, mode)
+    fitted = ImageOps.fit(made, (size, size), images.Resampling.BICUBIC)
     array = np.asarray(fitted, dtype=np.uint8)
     return array[None] if channels == 1 else np.ascontiguousarray(array.transpose(2, 0, 1))
-
-
-def _on_white(image: Image) -> Image:
-    from PIL import Image as images
-
-    if image.mode not in _CLEAR and "transparency" not in image.info:
-        return image
-    clear = image.convert("RGBA")
-    made = images.new("RGBA", clear.size, "white")
-    made.alpha_composite(clear)
-    return made
 
 
 def _reduce(image: Image, least: int, mode: str) -> Image:
@@ -168,7 +144,7 @@ def _reduce(image: Image, least: int, mode: str) -> Image:
     deep = image.mode.startswith(("I", "F"))
     made = images.new("F" if deep else mode, (side // factor, side // factor))
     for start, band in picture.iterate_bands(image, factor, middle):
-        flat = band.convert("F") if deep else _on_white(band).convert(mode)
+        flat = band.convert("F") if deep else picture.lay_on_white(band, mode)
         made.paste(flat.reduce(factor), (0, start // factor))
     made.info["exif"] = exif.tobytes() if len(exif) else b""
     return made
