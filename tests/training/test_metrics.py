@@ -18,6 +18,7 @@ from anyrig.training.alerts import AlertRules
 from anyrig.training.loggers import (
     LINES,
     JsonLinesLogger,
+    PrintLogger,
     TensorBoardLogger,
     format_count,
     format_record,
@@ -132,6 +133,19 @@ def test_lines_outlive_a_kill(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     assert done.returncode == -signal.SIGKILL
     assert len(read_records(tmp_path)) == 50
+
+
+def test_steps_are_printed_now_and_then_and_the_last_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    logger = PrintLogger()
+    for record in (metrics(1), metrics(2), ValidationMetrics(2, {"loss": 0.5}, 1.0, 2.0)):
+        logger.log(record)
+    logger.log(metrics(3))
+    logger.close()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:6] for line in lines] == ["step 1", "step 2", "step 3"]
+    assert lines[1] == "step 2: validation: loss 0.5"
 
 
 def test_each_record_is_a_line() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from anyrig.errors import OutOfMemoryError
+from anyrig.errors import InvalidInputError, OutOfMemoryError
 from anyrig.training import TrainConfig, Trainer
 from anyrig.training.config import CheckpointConfig, LoadingConfig
 from anyrig.training.losses import LanguageLoss
@@ -319,3 +319,31 @@ def test_validation_data_may_come_in_a_loader() -> None:
         with trainer(Net(), validation=given) as one:
             found.append(one.run().validation)
     assert found[0] == pytest.approx(found[1])
+
+
+def _classify(**options: Any) -> Trainer:
+    inputs = torch.randn(32, 4, generator=torch.Generator().manual_seed(0))
+    data = torch.utils.data.TensorDataset(inputs, (inputs[:, 0] > 0).long())
+    return Trainer(nn.Linear(4, 2), data, loss=nn.CrossEntropyLoss(), device="cpu",
+                   **{"validation": data, **options})  # fmt: skip
+
+
+def test_the_parameters_of_a_metric_say_what_it_takes() -> None:
+    with _classify(metrics={"accuracy": lambda o, t: (o.argmax(1) == t).float().mean()}) as one:
+        assert 0 <= one.evaluate()["accuracy"] <= 1
+    with (
+        _classify(metrics={"accuracy": lambda a, b: (a.argmax(1) == b).float().mean()}) as one,
+        pytest.raises(InvalidInputError, match="the model and a batch") as caught,
+    ):
+        one.evaluate()
+    assert "outputs and targets" in caught.value.hint
+
+
+def test_settings_that_change_nothing_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    with _classify(validation=None, patience=2, load_best=True) as one:
+        one.fit()
+    assert caplog.messages == [
+        "patience has no effect without validation data",
+        "load_best has no effect without validation data",
+        "load_best has no effect without a folder",
+    ]

@@ -84,7 +84,7 @@ class ReasonCode(StrEnum):
     INSUFFICIENT_MEMORY = "insufficient_memory", "needs {needed}, may use {budget}"
 
     # Why the chosen device is used.
-    BY_FLAG = "by_flag", "requested on the command line: {selector}"
+    BY_FLAG = "by_flag", "requested: {selector}"
     BY_ENVIRONMENT = "by_environment", "requested by an environment variable: {selector}"
     BY_SETTINGS = "by_settings", "requested by a settings file: {selector}"
     SAVED = "saved", "saved by `anyrig use`"

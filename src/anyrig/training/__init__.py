@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from anyrig.training.callbacks import Callback
     from anyrig.training.config import TrainConfig
     from anyrig.training.data import optimize_dataloader
+    from anyrig.training.loggers import PrintLogger
     from anyrig.training.losses import LossOutput
     from anyrig.training.own_loop import (
         MemoryProfile,
@@ -41,6 +42,7 @@ _MODULES = {
     "LossOutput": "losses",
     "MemoryProfile": "own_loop",
     "MixedPrecision": "own_loop",
+    "PrintLogger": "loggers",
     "StepResult": "step",
     "Task": "tasks",
     "TrainConfig": "config",
@@ -56,9 +58,10 @@ _MODULES = {
     "release_memory": "own_loop",
 }
 __all__ = [
-    "Callback", "LossOutput", "MemoryProfile", "MixedPrecision", "Monitor", "StepResult", "Task",
-    "TrainConfig", "TrainResult", "TrainStep", "Trainer", "find_batch_size", "gpu_info",
-    "memory_usage", "optimize_dataloader", "prepare_model", "profile_memory", "release_memory",
+    "Callback", "LossOutput", "MemoryProfile", "MixedPrecision", "Monitor", "PrintLogger",
+    "StepResult", "Task", "TrainConfig", "TrainResult", "TrainStep", "Trainer", "find_batch_size",
+    "gpu_info", "memory_usage", "optimize_dataloader", "prepare_model", "profile_memory",
+    "release_memory",
 ]  # fmt: skip
 
 

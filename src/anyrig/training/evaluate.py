@@ -333,7 +333,13 @@ class _MetricFunction:
         if self._of_loss:
             return loss
         if self._takes_model:
-            found = self._function(model, batch)
+            try:
+                found = self._function(model, batch)
+            except (AttributeError, TypeError) as error:
+                raise InvalidInputError(
+                    f"a metric failed when it was called with the model and a batch: {error}",
+                    hint="One of outputs and targets has parameters of these names.",
+                ) from error
         else:
             found = self._function(*_outputs_and_targets(model, batch, output))
         if isinstance(found, tuple):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
@@ -282,6 +284,39 @@ def _writer(folder: Path, purge: int | None) -> Any:
 
 
 # -- for a person ---------------------------------------------------------------------------------
+
+
+class PrintLogger:
+    """Prints the figures of a step every few seconds, and validations, warnings and events.
+
+    Args:
+        every_s: seconds between two steps that are printed.
+    """
+
+    name = "print"
+
+    def __init__(self, every_s: float = 10.0) -> None:
+        self._every_s, self._next_s = every_s, 0.0
+        self._unprinted: StepMetrics | None = None
+
+    def log(self, record: Record) -> None:
+        if not isinstance(record, StepMetrics):
+            self._print(record)
+            return
+        self._unprinted = record
+        if time.monotonic() >= self._next_s:
+            self._next_s = time.monotonic() + self._every_s
+            self.close()
+
+    def close(self) -> None:
+        """Print the last step."""
+        if self._unprinted is not None:
+            self._print(self._unprinted)
+            self._unprinted = None
+
+    def _print(self, record: Record) -> None:
+        sys.stdout.write(format_record(record) + "\n")
+        sys.stdout.flush()
 
 
 def format_record(record: Record, total_steps: int | None = None, unit: str = "samples") -> str:

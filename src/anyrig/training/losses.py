@@ -49,10 +49,8 @@ TensorLoss: TypeAlias = Callable[[nn.Module, Batch], torch.Tensor]
 CountUnits: TypeAlias = Callable[[Batch], int]
 """How many units a batch's loss is a mean over: items, or tokens that count. On the host."""
 _CRITERION_INPUTS = ("input", "inputs", "output", "outputs", "logits", "pred", "preds",
-                     "prediction", "predictions", "y_pred", "y_hat")  # fmt: skip
-
-
-_CRITERION_TARGETS = ("target", "targets", "label", "labels", "truth", "y", "y_true")
+                     "prediction", "predictions", "y_pred", "y_hat", "out", "o", "p")  # fmt: skip
+_CRITERION_TARGETS = ("target", "targets", "label", "labels", "truth", "true", "y", "y_true", "t")
 
 
 def resolve_loss(loss: Any) -> Loss:
@@ -84,7 +82,7 @@ def is_criterion(loss: Callable[..., Any]) -> bool:
         return False
     if len(names) < 2:
         return False
-    is_of_model = names[0] in ("model", "net", "network", "module")
+    is_of_model = names[0] in ("model", "net", "network", "module", "m")
     return names[0] in _CRITERION_INPUTS or (names[1] in _CRITERION_TARGETS and not is_of_model)
 
 

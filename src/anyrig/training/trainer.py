@@ -132,8 +132,8 @@ class TrainResult:
     """False if it was stopped by a signal or `Trainer.stop`: it can be resumed."""
     resumed_from: int | None
     checkpoint: Path | None
-    reasons: tuple[str, ...]
-    micro_batch_reason: str = ""
+    reasons: tuple[str, ...] = field(repr=False)
+    micro_batch_reason: str = field(default="", repr=False)
     """Empty if it was set."""
     stopped_early: bool = False
     """Whether validation no longer got better (`patience`)."""
@@ -496,7 +496,19 @@ class Trainer:
             group.barrier()
             stack.enter_context(run.checkpoints)
         run.has_validation = self.validation is not None
+        for text in self._list_ineffective():
+            log.warning("%s", text)
+            self._event(run, "settings", text)
         return run
+
+    def _list_ineffective(self) -> Iterator[str]:
+        """What is set and changes nothing."""
+        config = self.config
+        for name in ("patience", "load_best"):
+            if getattr(config, name) and self.validation is None:
+                yield f"{name} has no effect without validation data"
+        if config.load_best and self.folder is None:
+            yield "load_best has no effect without a folder"
 
     def __enter__(self) -> Trainer:
         return self
