@@ -57,6 +57,8 @@ THEMES = {
     "analyse": ("cpu",),
     "training": ("h200",),
     "training_estimate": ("cpu", "h200"),
+    "training_large": ("h200",),
+    "training_lengths": ("h200",),
     "training_savings": ("h200",),
     "training_fit": ("h200",),
     "training_overhead": ("h200",),

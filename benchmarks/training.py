@@ -299,9 +299,14 @@ def plain_loop(
     data: MarkovTokens,
     attention: SDPBackend = SDPBackend.FLASH_ATTENTION,
     half_states: bool = False,
+    convert: Callable[[nn.Module], None] | None = None,
 ) -> None:
-    """A loop as PyTorch's pages show it, with a kernel of attention."""
+    """A loop as PyTorch's pages show it, with a kernel of attention; `convert` changes the model
+    in place.
+    """
     model: Any = make_model(size)
+    if convert is not None:
+        convert(model)
     if half_states:
         for module in (model.tokens, model.positions):
             module.register_forward_hook(lambda module, given, output: output.to(torch.bfloat16))
@@ -457,20 +462,12 @@ def _curves(size: Size) -> list[Row]:
     """Loss over 500 steps on the same tokens: as it comes beside bf16 with fp32 states, whose own
     spread is that of three seeds of the weights. Means of 20 steps are compared.
     """
-    data = MarkovTokens(size.batch * size.curve, size, seed=2)
     runs: dict[str, dict[str, Any]] = {
         "ours": {}, **{f"bf16, seed {seed}": {**AS_PLAIN, "seed": seed} for seed in range(SEEDS)}
     }  # fmt: skip
-    means = {}
-    for name, changes in runs.items():
-        options = {**changes, "warmup": 50, "betas": (0.9, 0.95), "log_every": 1}
-        curve = _train(StepTimes(name), size, size.batch, data, size.curve, **options)
-        torch._dynamo.reset()
-        release_memory(size.device)
-        print(f"{name}: {curve[0]:.4f} to {curve[-1]:.4f}", flush=True)
-        means[name] = _window_means(curve)
+    means = {name: measure_curve(name, size, **changes) for name, changes in runs.items()}
     reference = means["bf16, seed 0"]
-    apart = {name: _largest_distance(curve, reference) for name, curve in means.items()}
+    apart = {name: largest_distance(curve, reference) for name, curve in means.items()}
     spread = max(apart[f"bf16, seed {seed}"] for seed in range(1, SEEDS))
     return [
         Row(f"loss after {size.curve} steps, bf16 with fp32 states", reference[-1], "nats"),
@@ -480,7 +477,19 @@ def _curves(size: Size) -> list[Row]:
     ]  # fmt: skip
 
 
-def _largest_distance(curve: list[float], reference: list[float]) -> float:
+def measure_curve(name: str, size: Size, **changes: Any) -> list[float]:
+    """Means of 20 steps of the loss, over tokens that are the same for all."""
+    data = MarkovTokens(size.batch * size.curve, size, seed=2)
+    options = {**changes, "warmup": 50, "betas": (0.9, 0.95), "log_every": 1}
+    curve = _train(StepTimes(name), size, size.batch, data, size.curve, **options)
+    torch._dynamo.reset()
+    release_memory(size.device)
+    print(f"{name}: {curve[0]:.4f} to {curve[-1]:.4f}", flush=True)
+    return _window_means(curve)
+
+
+def largest_distance(curve: list[float], reference: list[float]) -> float:
+    """Where two curves are furthest from each other, as a share."""
     return max(abs(one / other - 1) for one, other in zip(curve, reference, strict=True))
 
 
