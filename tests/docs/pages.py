@@ -284,9 +284,10 @@ def list_fields(name: str, path: str) -> str:
     """A class's fields, their defaults, and what stands under each, read without running it."""
     tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     named = {one.name: one for one in ast.walk(tree) if isinstance(one, ast.ClassDef)}
-    constants = {
-        ast.unparse(one.targets[0]): one.value for one in tree.body if isinstance(one, ast.Assign)
-    }
+    constants = _list_constants(tree)
+    for one in tree.body:
+        if isinstance(one, ast.ImportFrom) and (source := _find_source(one.module or "")):
+            constants = _list_constants(ast.parse(source.read_text(encoding="utf-8"))) | constants
     rows = []
     for field, under in itertools.pairwise([*named[name].body, ast.Pass()]):
         if not isinstance(field, ast.AnnAssign):
@@ -298,6 +299,18 @@ def list_fields(name: str, path: str) -> str:
         shown = "" if isinstance(value, ast.Call) else _as_toml(value)
         rows.append(f"- `{ast.unparse(field.target)}{shown}`: {said}")
     return "\n".join(rows) + "\n"
+
+
+def _list_constants(tree: ast.Module) -> dict[str, ast.expr]:
+    return {
+        ast.unparse(one.targets[0]): one.value for one in tree.body if isinstance(one, ast.Assign)
+    }
+
+
+def _find_source(module: str) -> Path | None:
+    """The file of one of our modules."""
+    path = ROOT / "src" / Path(*module.split(".")).with_suffix(".py")
+    return path if module.startswith("anyrig.") and path.is_file() else None
 
 
 def _sentence(said: str) -> str:
