@@ -4,6 +4,7 @@ import copy
 import inspect
 import json
 import pickle
+import traceback
 from collections.abc import Iterator
 
 import pytest
@@ -156,3 +157,11 @@ def test_a_long_argument_is_cut_in_the_message_and_in_the_hint(given: str) -> No
         assert "unknown voice" in error.message
     assert render(error.message, "command").startswith("--voice: unknown voice")
     assert cut_long_values(error.message) == error.message
+
+
+def test_python_shows_the_hint_below_a_traceback() -> None:
+    error = InvalidInputError(
+        "no run was given", hint=Message("Pass {resume}.", resume=OptionRef("resume"))
+    )
+    lines = traceback.format_exception_only(error)
+    assert "".join(lines).splitlines()[1:] == ["Pass `resume`."]

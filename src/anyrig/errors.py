@@ -279,6 +279,8 @@ class AnyrigError(Exception):
     def __init__(self, message: str, *, hint: str) -> None:
         self.message, self.hint = cut_long_values(message), cut_long_values(hint)
         super().__init__(self.message)
+        if hint:
+            self.add_note(str(self.hint))  # Python shows it below a traceback
 
     def __str__(self) -> str:
         return str(self.message)

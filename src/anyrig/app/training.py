@@ -311,7 +311,11 @@ def merge_settings(rig: Rig, request: TrainingRequest, table: Mapping[str, Any])
 
 
 def place_training(
-    rig: Rig, request: TrainingRequest, settings: Mapping[str, Any], *, num_sharing: int = 1
+    rig: Rig,
+    request: TrainingRequest | FineTuneRequest,
+    settings: Mapping[str, Any],
+    *,
+    num_sharing: int = 1,
 ) -> Placement:
     """The device, ready for torch: the allocator's variables are set, the self-test is done.
 
@@ -496,7 +500,8 @@ def fine_tune(rig: Rig, request: FineTuneRequest, on_event: OnEvent) -> FineTune
     examples = select_examples(found, "many" if request.multi else None)
     reader = SourceReader(rig, request, examples.sources)
     model = _find_base_model(rig, request, reader.list_texts(), on_event)
-    placement = _place(rig, request)
+    limits = ("precision", "memory_gb", "memory_fraction")
+    placement = place_training(rig, request, {name: getattr(request, name) for name in limits})
     return tune_classifier(
         examples, reader.documents, model, folder,
         settings=_build_settings(request, placement), placement=placement, on_event=on_event,
@@ -578,17 +583,6 @@ def _find_base_model(
             )
         ))  # fmt: skip
     return model
-
-
-def _place(rig: Rig, request: FineTuneRequest) -> Placement:
-    from anyrig.training.config import training_workload
-
-    options = request
-    if not any(gpu.usable for gpu in rig.machine.gpus):
-        options = replace(request, no_bench=True)  # nothing to choose between
-    plan = place(rig, rig.choose_device(options), training_workload(), request)
-    test_device(rig, plan.placements[0], options)
-    return plan.placements[0]
 
 
 def _build_settings(request: FineTuneRequest, placement: Placement) -> TrainConfig:
