@@ -365,3 +365,17 @@ def test_a_file_of_vectors_that_is_not_complete_is_not_trusted(tmp_path: Path) -
     write(docs, {"new.txt": "A quagga stands in the rain."})
     index(path, docs, BAG)
     assert contents(path)["vectors"] == 10
+
+
+def test_a_misspelt_word_is_named_with_the_one_that_is_meant(searcher: Searcher) -> None:
+    found = searcher.search("bicylces to Venice", BAG)
+    assert found.notes == ("'bicylces' is in no indexed file; did you mean 'bicycles'?",)
+    assert searcher.search("bicycles to Venice", BAG).notes == ()
+    assert searcher.search("zzyzx xylophones", BAG).notes == ()
+
+
+@pytest.mark.parametrize("question", ["path:Nowhere dogs", "type:foo dogs"])
+def test_filters_that_let_no_file_through_are_named(searcher: Searcher, question: str) -> None:
+    found = searcher.search(question, BAG)
+    assert not found.hits
+    assert found.notes == (f"no indexed file matches the filters: {question.split()[0]}",)

@@ -1,17 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from anyrig.documents.summarise.extract import Length, extract, rate_positions
-from anyrig.documents.summarise.files import split_chapters
-from anyrig.text.document import Document
+from anyrig.documents.summarise.files import split_chapters, summarise_files
+from anyrig.text.document import Block, Chapter, Document
 from anyrig.text.formats.limits import Limits
 from tests.conftest import ROOT
 from tests.documents.index.bag import Bag
 from tests.documents.marked_texts import load
-from tests.text.page_reading import build_document
+from tests.text.page_reading import build_document, read_pages
 
 ALICE = (ROOT / "tests" / "texts" / "alice.txt").read_text(encoding="utf-8")
 
@@ -107,3 +108,18 @@ def test_position_is_told_for_any_number_of_sentences() -> None:
     starts = rate_positions([True, False] * 100_000)
     assert starts[0] / starts[1] == pytest.approx(1.15, rel=1e-3)
     assert rate_positions([True] * 3)[0] == 1.5  # where all open one, none gains by it
+
+
+def test_the_head_of_a_message_is_no_sentence_of_its_summary(tmp_path: Path) -> None:
+    path = tmp_path / "a.eml"
+    head = (
+        "From: Alice Liddell <al@example.org>\nTo: The Rabbit <rabbit@example.org>\nSubject: Alice"
+    )
+    path.write_text(f"{head}\n\n{ALICE[2000:6000]}", encoding="utf-8")
+    document = read_pages(path)
+    [found] = summarise_files([document], length=Length(share=0.9), limits=Limits())
+    assert "example.org" in document.text
+    assert "example.org" not in found.summaries[0].summary.text
+    table = replace(document, chapters=(Chapter("", (Block("Boats\t3.\nNets\t4.", "table"),)),))
+    [found] = summarise_files([table], length=Length(sentences=2), limits=Limits())
+    assert "Boats" in found.summaries[0].summary.text

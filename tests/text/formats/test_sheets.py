@@ -38,6 +38,12 @@ def test_each_sheet_of_a_workbook_is_a_chapter(tmp_path: Path) -> None:
     assert read_pages(path).text == document.text
 
 
+def test_blanks_before_a_number_are_none_of_it(tmp_path: Path) -> None:
+    rows = '<row r="1"><c r="A1" t="n"><v> 41</v></c><c r="B1" t="s"><v>1</v></c></row>'
+    document = read(xlsx(tmp_path / "a.xlsx", {"Quakes": rows}, shared=SHARED))
+    assert _texts(document) == [("Quakes", "41\tPrice")]
+
+
 def test_long_sheets_are_cut_into_pages_with_their_header(tmp_path: Path) -> None:
     rows = "".join(f'<row><c t="inlineStr"><is><t>name {n}</t></is></c><c><v>{n}</v></c></row>'
                    for n in range(1500))  # fmt: skip

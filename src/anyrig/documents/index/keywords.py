@@ -14,6 +14,7 @@ among the words as written.
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import re
@@ -35,6 +36,8 @@ _MAX_QUESTION = 20_000
 _MAX_WORD = 64
 _MIN_STEMMED = 3
 _MIN_SENTENCE_WORDS = 4
+_MIN_MISSPELT, _SPELLED_ALIKE = 4, 0.8
+_MAX_SPELLINGS, _MAX_NEAR, _FEW_PASSAGES = 20_000, 3, 50_000
 _OTHER_FORM = 0.7
 """What a word in another form counts in a sentence."""
 _DENSE_CHARACTER = re.compile(f"[{UNSPACED}]")
@@ -337,6 +340,30 @@ def _build_term(
 def _count_passages(connection: sqlite3.Connection, term: str) -> int:
     row = connection.execute("SELECT doc FROM frequencies WHERE term = ?", (fold(term),)).fetchone()
     return int(row[0]) if row else 0
+
+
+def find_similar_word(connection: sqlite3.Connection, word: str, num_passages: int) -> str:
+    """The word of the index that is spelled most like one that is not in it; empty if none is.
+
+    The first letter is right, and in a large index, which takes longer to look through, the second.
+    """
+    folded = fold(word)
+    if len(folded) < _MIN_MISSPELT or not folded.isalpha() or _DENSE_CHARACTER.match(folded):
+        return ""
+    start = folded[: 1 if num_passages <= _FEW_PASSAGES else 2]
+    rows = connection.execute(
+        "SELECT term, doc FROM frequencies WHERE term >= ? AND term < ?"
+        " AND length(term) BETWEEN ? AND ? LIMIT ?",
+        (start, f"{start}\U0010ffff", len(folded) - 2, len(folded) + 2, _MAX_SPELLINGS),
+    ).fetchall()  # fmt: skip
+    counts = {term: count for term, count in rows if term.isalpha()}
+    near = difflib.get_close_matches(folded, counts, n=_MAX_NEAR, cutoff=_SPELLED_ALIKE)
+    near.sort(key=lambda one: (abs(len(one) - len(folded)) > 1, -counts[one]))
+    for term in near:
+        written = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"  # a stem may be no word
+        if connection.execute(written, (f"written : {quote(term)}",)).fetchone():
+            return str(term)
+    return ""
 
 
 def _get_rarity(count: int, total: int) -> float:

@@ -43,6 +43,7 @@ from anyrig.documents.index.keywords import (
     find_matches,
     find_matching,
     find_names,
+    find_similar_word,
     list_words,
     parse_question,
     rank_passages,
@@ -304,6 +305,8 @@ class Searcher:
             if not hits and len(chosen) < len(order):
                 nearest = next(iter(search.build_hits(connection, order, similar, 1, False)), None)
             notes = _list_notes(connection, snapshot, mode)
+            if mode != "vectors":
+                notes += search.list_remarks(connection)
             num_far = len(order) - len(chosen)
             return SearchResult(tuple(hits), search.keywords.words, nearest, num_far, notes)
 
@@ -371,6 +374,21 @@ class _OpenSearch:
     def rank_by_words(self, connection: sqlite3.Connection) -> dict[int, float]:
         """Passages and the share of the question that their words cover, the best first."""
         return rank_passages(connection, self.keywords, self.depth, self.contents)
+
+    def list_remarks(self, connection: sqlite3.Connection) -> tuple[str, ...]:
+        """Filters that let no file through, and words that may be misspelt."""
+        if self.contents is not None and not self.contents:
+            parts = [f"path:{part}" for part in self.query.paths]
+            parts += [f"type:{part}" for part in self.query.types]
+            which = f": {' '.join(parts)}" if parts else ""
+            return (f"no indexed file matches the filters{which}",)
+        remarks = []
+        for term in self.keywords.terms:
+            if not (term.is_prefix or term.num_passages) and (
+                near := find_similar_word(connection, term.word, self.snapshot.num_passages)
+            ):
+                remarks.append(f"{term.word!r} is in no indexed file; did you mean {near!r}?")
+        return tuple(remarks)
 
     def rank_by_vectors(
         self, connection: sqlite3.Connection, embedder: Vectors

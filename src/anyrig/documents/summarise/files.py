@@ -24,6 +24,8 @@ Report = Callable[[str], None]
 _FEWEST_LETTERS = 200
 """Of a chapter: a title page or a list of pictures has nothing to sum up."""
 _NO_PROSE = ("page", "note", "image")
+_SOME_PROSE = 40
+"""Characters of a paragraph."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def summarise_files(
             continue
         on_progress(one_line(one.path.name, 80))
         try:
-            read = _blank_images(one)
+            read = _blank_other_than_prose(one)
             if not any(map(str.isalnum, read.text)):
                 read = one  # nothing but pictures: their descriptions are all there is
             parts = split_chapters(read, limits) if by_chapter else [read]
@@ -92,15 +94,23 @@ def summarise_files(
         yield FileSummary(name, summaries, one.warnings)
 
 
-def _blank_images(document: Document) -> Document:
-    """With blanks for the descriptions of pictures, which are no prose; all offsets stay."""
+def _blank_other_than_prose(document: Document) -> Document:
+    """With blanks for descriptions of pictures, and for tables and the heads of messages where
+    there is prose beside them; all offsets stay.
+    """
+    blocks = [block for chapter in document.chapters for block in chapter.blocks]
+    has_prose = any(
+        block.kind not in ("image", "table", "heading") and len(block.text) >= _SOME_PROSE
+        for block in blocks
+    )
+    blank = ("image", "table") if has_prose else ("image",)
     return replace(
         document,
         chapters=tuple(
             replace(
                 chapter,
                 blocks=tuple(
-                    replace(block, text=" " * len(block.text)) if block.kind == "image" else block
+                    replace(block, text=" " * len(block.text)) if block.kind in blank else block
                     for block in chapter.blocks
                 ),
             )

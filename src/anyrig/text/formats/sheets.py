@@ -10,8 +10,10 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
+from zipfile import ZIP_DEFLATED, ZipFile
 
 from anyrig.errors import InvalidInputError, LimitExceededError, ProtectedFileError
 from anyrig.text.document import Chapter, Document, Metadata
@@ -34,6 +36,7 @@ _VALUE = re.compile(
     rb"""<(?:\w+:)?c\b([^<>]*)>\s*(?:<(?:\w+:)?f.{0,200}?</(?:\w+:)?f>\s*)?"""
     rb"""<(?:\w+:)?v>(\d{1,9})<"""
 )
+_PADDED = re.compile(rb"(<(?:\w+:)?v>)\s*([-+.\dEe]+)\s*(</)")
 _IS_SHARED = re.compile(rb"""\bt=["']s["']""")
 _REPEATED = re.compile(rb"""number-(?:rows|columns)-repeated=["'](\d{1,18})""")
 _ODS_PART = re.compile(
@@ -42,15 +45,16 @@ _ODS_PART = re.compile(
 
 
 def read(path: Path, limits: Limits) -> Document:
-    from python_calamine import CalamineError, PasswordError, SheetTypeEnum, load_workbook
+    from python_calamine import CalamineError, PasswordError
 
     form = _check_size(path, limits)
     try:
-        with load_workbook(path) as book:
-            names = [
-                sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet
-            ]
-            chapters = tuple(_read_sheets(book, names, path, limits))
+        try:
+            chapters = _read_workbook(path, path, limits)
+        except CalamineError as error:
+            if form != "xlsx" or "Parse" not in str(error):
+                raise
+            chapters = _read_workbook(_strip_numbers(path, limits), path, limits)
     except PasswordError:
         raise ProtectedFileError(
             f"{path.name} is encrypted with a password",
@@ -66,6 +70,31 @@ def read(path: Path, limits: Limits) -> Document:
     if not chapters:
         raise build_empty_error(path.name)
     return Document(Metadata(), chapters, format=form)
+
+
+def _read_workbook(source: Path | BytesIO, path: Path, limits: Limits) -> tuple[Chapter, ...]:
+    from python_calamine import SheetTypeEnum, load_workbook
+
+    with load_workbook(source) as book:
+        names = [
+            sheet.name for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet
+        ]
+        return tuple(_read_sheets(book, names, path, limits))
+
+
+def _strip_numbers(path: Path, limits: Limits) -> BytesIO:
+    """The workbook without blanks around numbers, which Excel reads and calamine refuses."""
+    stripped = BytesIO()
+    with open_archive(path, limits) as archive, ZipFile(stripped, "w", ZIP_DEFLATED) as target:
+        for name in archive.names:
+            if not name.lower().endswith((".xml", ".rels")):
+                continue  # pictures
+            data = archive.read(name)
+            if name.lower().startswith("xl/worksheets/"):
+                data = _PADDED.sub(rb"\1\2\3", data)
+            target.writestr(name, data)
+    stripped.seek(0)
+    return stripped
 
 
 def _invalid(path: Path, error: BaseException) -> InvalidInputError:
