@@ -60,7 +60,7 @@ def read_time_left(progress: Mapping[str, Any]) -> TimeLeft | None:
     return None
 
 
-class Rate:
+class SmoothedRate:
     """Units a second, smoothed. What came before the first unit was loading, and does not count."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
@@ -108,7 +108,7 @@ class WorkEstimate:
 
     def __init__(self, total: float, clock: Clock = time.monotonic) -> None:
         self.total, self._done = total, 0.0
-        self.rate = Rate(clock)
+        self.rate = SmoothedRate(clock)
 
     def add(self, units: float) -> None:
         self._done += units
@@ -195,7 +195,7 @@ class StageEstimate:
     def _start(self, stage: str) -> None:
         self._stage = stage
         self._done = self._audio_s = 0.0
-        self._work, self._audio = WorkEstimate(0.0, self._clock), Rate(self._clock)
+        self._work, self._audio = WorkEstimate(0.0, self._clock), SmoothedRate(self._clock)
 
     def update(
         self, stage: str, done: float, total: float, audio_s: float | None = None

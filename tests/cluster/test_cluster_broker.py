@@ -105,7 +105,7 @@ def test_a_broker_whose_disk_is_full_is_waited_for_and_other_refusals_are_not() 
 
 
 def test_a_machine_whose_name_is_too_long_is_none_and_may_be_a_part_of_a_token() -> None:
-    whole = token.Token("redis://:secret@host:6379/0").text
+    whole = token.JoinToken("redis://:secret@host:6379/0").text
     with pytest.raises(InvalidInputError) as told:
         normalize_url(whole[1:])
     assert whole[5:25] not in told.value.message

@@ -379,14 +379,14 @@ def test_a_port_that_is_taken(lead: Callable[..., Run], broker: Broker, tmp_path
 
 
 def test_a_token_is_an_address_everywhere() -> None:
-    made = token.Token("redis://:pass%40word@[fe80::1]:6379/0")
+    made = token.JoinToken("redis://:pass%40word@[fe80::1]:6379/0")
     assert token.read(f"  {made.text}\n") == made
     assert BrokerClient(made.text).url == made.broker
 
 
 @pytest.mark.parametrize("cut", [3, 40, -3])
 def test_half_a_token_is_refused_without_showing_it(cut: int) -> None:
-    text = token.Token("redis://:very-secret@10.0.0.1:6379/0").text
+    text = token.JoinToken("redis://:very-secret@10.0.0.1:6379/0").text
     with pytest.raises(InvalidInputError) as caught:
         token.read(text[:cut])
     assert text[:cut] not in caught.value.message + caught.value.hint or cut == 3

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from anyrig.estimates import Rate, TimeLeft, WorkEstimate
+from anyrig.estimates import SmoothedRate, TimeLeft, WorkEstimate
 from anyrig.events import EstimatedProgress, ProgressEvent
 from anyrig.results import in_json
 
@@ -78,7 +78,8 @@ class Pace:
     ) -> None:
         self._num_characters, self._num_done = num_characters, 0
         self._clock, self._began = clock, clock()
-        self._work, self._audio = WorkEstimate(num_characters - num_cached, clock), Rate(clock)
+        self._work = WorkEstimate(num_characters - num_cached, clock)
+        self._audio = SmoothedRate(clock)
         self._made_s = self.loading_s = 0.0
         """`loading_s`: until the first take was there."""
         self._by_device: Counter[str] = Counter()

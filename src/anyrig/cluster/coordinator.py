@@ -35,7 +35,7 @@ from anyrig.cluster.registry import (
     RegistryWatch,
     WorkerRegistry,
 )
-from anyrig.cluster.token import Token
+from anyrig.cluster.token import JoinToken
 from anyrig.errors import (
     AnyrigError,
     InvalidInputError,
@@ -264,7 +264,7 @@ class Coordinator:
 
     def describe(self) -> dict[str, Any]:
         """Where everything is, and the token."""
-        token = Token(self._url).text
+        token = JoinToken(self._url).text
         found: dict[str, Any] = {
             "broker": mask_password(self._url),
             "flower": self._info.flower, "token": token, "join": f"anyrig worker --join {token}",

@@ -1,6 +1,6 @@
 """A token: the broker's address with its password, in one word that a person can copy.
 
-    text = Token("redis://anyrig:PASSWORD@192.168.1.5:6379/0").text     # anyrig1_...
+    text = JoinToken("redis://anyrig:PASSWORD@192.168.1.5:6379/0").text     # anyrig1_...
     read(text).broker
 
 Whoever has it can do what the password allows. It is shown to the person who started the
@@ -24,7 +24,7 @@ _CHECKSUM_BYTES = 4
 
 
 @dataclass(frozen=True)
-class Token:
+class JoinToken:
     broker: str
     """With its password."""
 
@@ -46,7 +46,7 @@ def _find_word(text: str) -> str:
     return next((word for word in text.split() if word.startswith(PREFIX)), text.strip())
 
 
-def read(text: str) -> Token:
+def read(text: str) -> JoinToken:
     """Raises `InvalidInputError` for what is not a token."""
     word = _find_word(text)
     if len(word) > _MAX_CHARACTERS:
@@ -64,7 +64,7 @@ def read(text: str) -> Token:
         raise _invalid("a part of it is missing or wrong") from None
     if not isinstance(broker, str):
         raise _invalid("it has no address")
-    return Token(broker)
+    return JoinToken(broker)
 
 
 def _invalid(reason: str) -> InvalidInputError:
