@@ -6,7 +6,7 @@ import pytest
 
 from tests.reading.score import FOLDER, normalize, read_cases, score
 
-REACHED = {"english": 3978, "spanish": 1790, "french": 1679}
+REACHED = {"english": 4155, "spanish": 1864, "french": 1756}
 """Sentences that are read right; raise it with the score."""
 
 

@@ -236,6 +236,19 @@ def propose_year_old(match: re.Match[str]) -> Proposal:
     )
 
 
+@recognizer(
+    "abbreviation",
+    r"(?<=[½\d])-?(BR|BA|BD|br|ba|bdrm)(?=[/,.;) ]|$)",
+    needs=("BR", "BA", "BD", "br", "ba", "bdrm"),
+    digits=True,
+    weight=1.5,
+    at="any",
+)
+def propose_rooms(match: re.Match[str]) -> v.Value:
+    """Of a flat: 2BR/1BA."""
+    return v.Abbreviation(" bath" if match[1].lower() == "ba" else " bedroom")
+
+
 def _name_stop(match: re.Match[str]) -> Stop:
     """After `Jr.`, `Inc.`: a capital may still belong to the name."""
     follows = look_behind(match.string, match.end())
@@ -565,6 +578,27 @@ def propose_small_word(match: re.Match[str]) -> Proposal | None:
     return Proposal(v.Abbreviation(words), stop=stop)
 
 
+_CLIPPED_ENGLISH = {
+    **english.CLIPPED,
+    **{word.capitalize(): words.capitalize() for word, words in english.CLIPPED.items()},
+}
+
+
+@recognizer(
+    "abbreviation",
+    rf"(?<![\w.'’-])({one_of(_CLIPPED_ENGLISH)})\.(?=[,;:]|\)[,;:]|\)? [a-z])",
+    needs=_CLIPPED_ENGLISH,
+    weight=0.9,
+)
+def propose_clipped_word(match: re.Match[str]) -> Proposal | None:
+    """`the econ. policy`, `of the chem. dept.`: no sentence goes on small."""
+    if match.string[:1].islower() or re.match(r" [a-z]\.(?!\w)", after(match, 5)):
+        return None
+    if match[1][0].isupper() and re.search(r"\b[A-Z][a-z]*\. $", before(match, 12)):
+        return None  # Bibl. Nat., in another language
+    return Proposal(v.Abbreviation(_CLIPPED_ENGLISH[match[1]]), stop="abbreviation")
+
+
 _KIN = frozenset("bro bros dau daus abt bef aft nr".split())
 """A name may follow."""
 _INCLUDED = {"incl": "included", "excl": "excluded"}
@@ -751,7 +785,8 @@ def propose_short_state(match: re.Match[str]) -> Proposal | None:
     named = named or bool(re.match(r" (?:is|was|has|had|will|votes?|voted) ", after(match, 8)))
     if named and (_PLACE_FOLLOWS.match(match.string, match.end()) or _is_subject(match)):
         return Proposal(v.Abbreviation(english.SHORT_STATES[match[1]]), stop="abbreviation")
-    if not city and (not placed or match[1] in english.STATES_LIKE_WORDS):
+    goes_on = re.match(r" [a-z]", after(match, 2))
+    if not city and (not placed or (match[1] in english.STATES_LIKE_WORDS and not goes_on)):
         return None
     return close(v.Abbreviation(english.SHORT_STATES[match[1]]), match)
 

@@ -253,9 +253,21 @@ def propose_letters_with_points(match: re.Match[str]) -> Proposal:
         return Proposal(value, stop=_stop_after_nation(match, follows))
     ship = letters in ("USS", "HMS", "SS", "RMS")
     ends = _HAS_ARTICLE.search(before(match, 9)) and follows.second[:1].islower() and not ship
+    ends = ends or _is_place_of_letters(match[0], match, follows)
     return Proposal(value, stop="both" if ends else "abbreviation")
 
 
+def _is_place_of_letters(written: str, match: re.Match[str], follows: Following) -> bool:
+    """Whether letters name where somebody is, and a sentence opens behind: at N.Y.U. Tuition is."""
+    placed = len(written) > 5 and " " not in written and _AT.search(before(match, 6))
+    return bool(placed and _VERB.match(follows.second))
+
+
+_AT = LazyPattern(r"\b(?:[Aa]t|[Ii]n|[Tt]o|[Ff]or|[Ff]rom) $")
+_VERB = LazyPattern(
+    r"(?:is|was|are|were|has|had|have|will|would|can|could|does|did|do|may|might|never|always|"
+    r"[a-z]{3,}ed|rose|fell|came|went|won|lost|began|ran)(?!\w)"
+)
 _HAS_ARTICLE = LazyPattern(r"\b(?:[Tt]he|[Aa]n?|[Hh]is|[Hh]er) $")
 _PLACED = LazyPattern(
     r"\b(?:[Ii]n|[Ff]rom|[Tt]o|[Oo]f|[Aa]cross|[Ff]or|[Ii]nto|[Ll]eft|[Vv]isited|[Aa]t|[Bb]y|[Ww]ith|"
@@ -296,6 +308,9 @@ def propose_initials(match: re.Match[str]) -> Proposal | None:
         return None
     if " " not in match[1].strip() and match[1].count(".") > 2 and lead.lower().endswith("the "):
         return None  # the F.B.I. Agents came.
+    follows = look_behind(match.string, match.start() + len(match[1].rstrip()))
+    if many and _is_place_of_letters(match[1].strip(), match, follows):
+        return None
     ruler = re.search(r"([A-Z]\w+) $", lead)
     if match[1].strip(". ") in ("I", "V", "X") and ruler and ruler[1] in english.KINGS:
         return None

@@ -86,13 +86,13 @@ def propose_isotope(match: re.Match[str]) -> v.Value | None:
 
 @recognizer(
     "formula",
-    r"(?<![\w.-])([A-Z]{2,3})[-−](?=[\s,.;)])",
+    r"(?<![\w.-])([A-Z]{2,3}|Cl|Br|I|F|HCO3|NO3|MnO4)[-−](?=[\s,.;)]|$)",
     needs="-−",
     weight=1.6,
     at="capital",
 )
 def propose_negative_ion(match: re.Match[str]) -> v.Value | None:
     """`OH−`."""
-    if match[1] not in ("OH", "CN", "HS"):
+    if match[1].isupper() and match[1].isalpha() and match[1] not in ("OH", "CN", "HS"):
         return None
-    return v.Formula((*match[1], "-"))
+    return v.Formula((*_PARTS.findall(match[1]), "-"))

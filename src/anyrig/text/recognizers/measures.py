@@ -280,7 +280,7 @@ def _is_romance_unit(match: re.Match[str], amount: v.Number | v.Fraction) -> boo
 def _describes(match: re.Match[str]) -> bool:
     """Whether a measure tells what kind of thing follows: a 500 GB drive."""
     gap, name = match["gap"], match["unit"].replace(". ", " ")
-    if is_attributive(match):
+    if is_attributive(match) or _AGED.match(match.string, match.end()):
         return True
     if name in ("in", "ft", "yd", "mi", "lb") and _THING.match(after(match, 20)):
         return True
@@ -289,6 +289,10 @@ def _describes(match: re.Match[str]) -> bool:
         "mm", "km", "GB", "MB", "TB", "W", "kW", "V", "cm", "MP", "Hz", "min", "mi")  # fmt: skip
 
 
+_AGED = LazyPattern(
+    r"[ -]old,? (?!when|who|and|or|in|at|to|now|then|but|by|on|as|that|he|she|"
+    r"they)[a-z]"
+)
 # What a measure before it describes, though no article stands before: 5 lb. bags.
 _THING = LazyPattern(
     r" (?:bags?|box(?:es)?|sacks?|weights?|boards?|nails?|pipes?|screws?|bolts?|poles?|ropes?|"

@@ -679,6 +679,19 @@ def _parse_subsections(written: str) -> list[v.Value | str]:
 
 
 @recognizer(
+    "section",
+    r"(?:§ ?|(?<=[Rr]ule )|"
+    r"(?<=[Ss]ection ))(\d+(?:\.\d+)+)([a-z])-(\d+)(?![\w(])",
+    weight=2,
+)
+def propose_lettered_section(match: re.Match[str]) -> v.Value:
+    """`§ 240.10b-5`."""
+    lead = ("section",) if "§" in match[0] else ()
+    number = v.Version(tuple(match[1].split(".")))
+    return v.Phrase((*lead, number, v.Letters(match[2].upper()), v.Number(match[3])))
+
+
+@recognizer(
     "section", r"(§§?) ?(\d+(?:\.\d+)*)(?:([-–])(\d+(?:\.\d+)*))?(?![\w(])", needs="§", weight=1.5
 )
 def propose_paragraph_sign(match: re.Match[str]) -> v.Value:

@@ -245,6 +245,8 @@ _SCREENS = LazyPattern(r" (?:screen|monitor|display|video|TV|resolution|film|foo
 def _is_letter_k(match: re.Match[str], lead: str, rest: str) -> bool:
     """Whether the letter is said: of a screen, or of a run."""
     crowd = re.match(r" runners?\b", rest) and match[1] not in ("5", "8", "10", "15")
+    if re.match(r":? \d{1,2}:\d\d\b", rest):
+        return True  # 5K 15:20
     if match[0] in ("4K", "8K", "4k") or (_RUNS.match(rest) and not crowd) or _SCREENS.match(rest):
         return True
     if re.search(
@@ -286,7 +288,7 @@ def propose_any_version(match: re.Match[str]) -> v.Value:
     return v.Phrase((v.Version(tuple(match[1].split("."))), "point", v.Letters(match[2])))
 
 
-@recognizer("measure", r"(?<![\w.])(\d{1,3}) ?st(?:\.(?= ?\d)|(?<= st)\.?(?!\w| [a-z]))?"
+@recognizer("measure", r"(?<![\w.])(\d{1,3}) ?st(?:\.(?= ?\d)|(?<= st)\.?(?!\w))?"
                        r"(?: ?(\d{1,2}) ?lbs?\b\.?)?(?!\w)",
             needs=("st",), weight=1.4, at="number")  # fmt: skip
 def propose_stone(match: re.Match[str]) -> v.Value | Proposal | None:
@@ -311,7 +313,12 @@ _CALIBERS = frozenset("22 25 32 38 40 44 45 50 357 380".split())
 
 
 @recognizer(
-    "number", r"(?<![\w.])(\d{1,3}|[nkmr])!(?= ?[=/×*+÷≈)]| ways\b)", needs="!", weight=2, at="any"
+    "number",
+    r"(?<![\w.])(\d{1,3}|[nkmr])!(?= ?[=/×*+÷≈)]|"
+    r" ways\b)",
+    needs="!",
+    weight=2,
+    at="any",
 )
 def propose_factorial(match: re.Match[str]) -> v.Value:
     """`5! = 120`."""

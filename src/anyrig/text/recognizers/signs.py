@@ -327,7 +327,8 @@ def propose_each(match: re.Match[str]) -> Proposal | None:
 
 @recognizer(
     "sign",
-    r"(?:(?<=[Dd]ial )|(?<=[Pp]ress )|(?<=[Ee]nter )|(?<=[Hh]it ))([*#])(?=\d|[\s.,;]|$)",
+    r"(?:(?<=[Dd]ial )|(?<=[Pp]ress )|(?<=[Ee]nter )|(?<=[Hh]it )|(?<=[Tt]hen )|(?<= the ))"
+    r"([*#])(?=\d|[\s.,;]|$)",
     needs="*#",
     weight=2,
 )
@@ -336,7 +337,15 @@ def propose_dialled_sign(match: re.Match[str]) -> v.Value:
     return v.Abbreviation(("star" if match[1] == "*" else "pound") + gap)
 
 
-constant("sign", r"(?<=\w) ?/ ?(?=\w)|(?<=\s)/(?=\s)", v.Sign("/"), needs="/", weight=0.5)
+constant("sign", r"(?<=\d)#(?= [a-z])", v.Abbreviation(" pound"), needs="#", weight=1.5)
+constant(
+    "sign",
+    r"(?<=\w) ?/ ?(?=\w)|(?<=[a-z]\.)/(?=[A-Za-z])|"
+    r"(?<=\s)/(?=\s)",
+    v.Sign("/"),
+    needs="/",
+    weight=0.5,
+)
 constant("sign", r"(?<=\d),(?=\d)", v.Abbreviation(", "), needs=",", weight=0.2)
 constant("sign", r"(?<=[A-Za-z]{2})-(?=\d)", v.Abbreviation(" "), needs="-", weight=0.4)
 

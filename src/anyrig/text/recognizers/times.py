@@ -292,8 +292,10 @@ def propose_added_time(match: re.Match[str]) -> v.Value:
     needs=":",
     weight=0.9,
 )
-def propose_ratio(match: re.Match[str]) -> v.Value:
+def propose_ratio(match: re.Match[str]) -> v.Value | None:
     ratio = _RATIO.search(before(match)) or _RATIO_AFTER.match(after(match))
+    if not ratio and re.match(r"\d+(?:st|nd|rd|th)?: ", match[0]):
+        return None  # In 2001: 14 cases.
     if re.fullmatch(r"\d{2,3}:0\d" if ratio else r"(?!(\d\d):\1)\d{2,3}:[0-5]\d", match[0]):
         return v.Duration(minutes=int(match[1]), seconds=int(match[2]))
     numbers = tuple(parse_number(one) for one in match.groups() if one)
@@ -341,6 +343,8 @@ def propose_score(match: re.Match[str]) -> v.Value | Proposal | None:
     lead = before(match)
     if _is_height(match):
         return Proposal(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.2)
+    if re.match(r" (?:count|pitch)\b", after(match, 7)) and max(int(first), int(second)) < 4:
+        return Proposal(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.5)
     if ODDS.search(lead):
         return Proposal(v.Score((v.Number(first), v.Number(second))), weight=1.5)
     team = re.match(r" [A-Z][a-z]+s\b", after(match, 20))

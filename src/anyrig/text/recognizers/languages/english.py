@@ -149,10 +149,94 @@ LOWER = {
     "dicts": "dictionaries",
     "pron": "pronoun", "conj": "conjunction", "prep": "preposition", "pub": "published",
     "dict": "dictionary", "illust": "illustrated", "acq": "acquired", "div": "divorced",
-    "incorp": "incorporated", "remod": "remodeled",
+    "incorp": "incorporated", "remod": "remodeled", "ppl": "people", "btm": "bottom",
+    "mbr": "member", "mbrs": "members", "bsmt": "basement", "chmn": "chairman", "dpt": "department",
+    "tkt": "ticket", "tkts": "tickets", "msg": "message", "msgs": "messages", "rpt": "report",
+    "rpts": "reports", "twp": "township", "pkwy": "parkway", "mdse": "merchandise",
+    "educ": "education", "hdqrs": "headquarters", "unk": "unknown",
 }  # fmt: skip
 """In the middle of a sentence."""
+CLIPPED = dict(
+    entry.split(" ", 1)
+    for entry in (
+        "abp archbishop; abs absolute; acad academic; acct account; accts accounts; "
+        "addl additional; adm administration; afft affidavit; agcy agency; agri agricultural; "
+        "alum aluminum; amb ambassador; anat anatomy; anc ancient; ann annual; annot annotated; "
+        "anon anonymous; ans answer; appl application; archd archdeacon; arr arranged; "
+        "art article; artif artificial; assm assembly; assn association; assns associations; "
+        "astr astronomy; astron astronomy; atm atmosphere; att attached; atty attorney; "
+        "attys attorneys; auth authorized; auto automatic; aux auxiliary; bd board; "
+        "biog biography; biol biology; bk book; bkg background; bkgd background; bp bishop; "
+        "bsmt basement; btm bottom; bul bulletin; bx box; calc calculated; cap capacity; "
+        "cath catholic; ceil ceiling; cent century; ch chapter; chap chapter; chaps chapters; "
+        "chem chemical; chg charge; chm chairman; chmn chairman; cit cited; civ civil; clk clerk; "
+        "clr clear; cmd command; cmdr commander; cml commercial; coeff coefficient; col colonel; "
+        "coll college; comb combined; comm committee; conf conference; cong congress; "
+        "cons consolidated; const constant; constr construction; contr contract; "
+        "contrib contributed; conv convention; coop cooperative; corr corrected; cosm cosmetic; "
+        "cpd compound; cr credit; crit critical; ct court; ctr center; ctrs centers; cty county; "
+        "cult cultural; cust customer; cwt hundredweight; decl declaration; def definition; "
+        "deg degree; deliv delivery; dep departure; deriv derivative; desc description; "
+        "det detached; dev development; diag diagram; diff difference; dim dimension; "
+        "dioc diocese; dipl diploma; dir director; disc discount; distr distribution; "
+        "doc document; docs documents; dom domestic; doz dozen; dpt department; dup duplicate; "
+        "dwg drawing; dwgs drawings; econ economics; educ education; el elevation; "
+        "emb embassy; emer emergency; enc enclosed; ency encyclopedia; encyc encyclopedia; "
+        "eng engineering; entr entrance; env environment; ep episode; eq equation; ethn ethnic; "
+        "eval evaluation; eve evening; exam examination; exer exercise; expt experiment; "
+        "fac faculty; fed federal; fict fiction; fig figure; figs figures; fin financial; "
+        "fl floor; foll following; fr from; frwy freeway; fut future; gal gallon; gaz gazette; "
+        "gen general; geog geography; geol geology; geom geometry; gram grammar; guar guaranteed; "
+        "gym gymnasium; hdqrs headquarters; hgt height; hon honorary; hor horizontal; "
+        "hyd hydraulic; ill illustrated; imp imported; ind industrial; indef indefinite; "
+        "inf information; info information; init initial; inorg inorganic; ins insurance; "
+        "insp inspector; inst institute; instr instructor; int interior; inv invoice; "
+        "irreg irregular; jct junction; jour journal; jr junior; judg judgment; juv juvenile; "
+        "kit kitchen; lab laboratory; labs laboratories; lang language; "
+        "lect lecture; leg legal; legis legislature; lgth length; lieut lieutenant; loc location; "
+        "lts lieutenants; mach machine; maj major; man manual; "
+        "manuf manufacturing; math mathematics; mbr member; mbrs members; mdse merchandise; "
+        "meas measurement; mech mechanical; mem memorial; met metropolitan; mfd manufactured; "
+        "mfg manufacturing; mid middle; mil military; mkts markets; mntn mountain; mob mobile; "
+        "mol molecular; morn morning; msg message; msgs messages; mtd mounted; mts mountains; "
+        "mun municipal; mus musical; mut mutual; myth mythology; nat national; nav navigation; "
+        "nbr number; nec necessary; neut neuter; nom nominal; num number; obj object; "
+        "occ occupation; ofcr officer; ofr officer; op opus; opt optional; orch orchestra; "
+        "ord ordinance; org organization; orgs organizations; par parish; para paragraph; "
+        "paras paragraphs; parl parliament; pat patent; pc piece; pd paid; perh perhaps; "
+        "perm permanent; pers personal; pert pertaining; pg page; pharm pharmacy; "
+        "phil philosophy; phot photograph; phr phrase; phys physical; pkwy parkway; plur plural; "
+        "pos positive; ppl people; prec preceding; pred predicate; prelim preliminary; "
+        "prem premium; prim primary; prob probably; proc proceedings; prod production; "
+        "prog program; proj project; prop property; pros prosecuting; prot protestant; "
+        "prov province; psych psychology; pubs publications; pvts privates; pwr power; "
+        "qlty quality; qr quarter; qual quality; quest question; quot quotation; rcpt receipt; "
+        "rcvd received; rec recreation; recpt receipt; rect rectangle; refl reflexive; "
+        "rehab rehabilitation; reorg reorganization; rep representative; repl replacement; "
+        "reps representatives; reqt requirement; reqts requirements; res residence; "
+        "resv reservation; rgt regiment; riv river; rlwy railway; rpt report; rt right; "
+        "rwy railway; ry railway; sal salary; sci science; sculp sculpture; sect section; "
+        "sel selected; sem semester; sep separate; seq sequence; serv service; sess session; "
+        "sev several; sgts sergeants; shpt shipment; sig signature; sm small; soc society; "
+        "sol solution; soln solution; solns solutions; soph sophomore; spec special; "
+        "specif specifically; specs specifications; spkr speaker; spp species; srv service; "
+        "sta station; stds standards; stge storage; sub substitute; subs subscription; "
+        "subst substitute; suff sufficient; sup superior; supt superintendent; surg surgery; "
+        "surv survey; sw switch; syn synonym; synd syndicate; sys system; syst system; tbl table; "
+        "tech technical; ter terrace; terr territory; theol theology; thou thousand; tkt ticket; "
+        "tkts tickets; tng training; topog topography; tot total; tpk turnpike; tpke turnpike; "
+        "tr translated; trad traditional; transp transportation; treas treasurer; trib tributary; "
+        "trop tropical; twp township; unk unknown; vac vacant; val value; veg vegetable; "
+        "veh vehicle; ver version; vert vertical; vet veteran; vid video; vil village; "
+        "voc vocational; vocab vocabulary; whol wholesale; whs warehouse; whse warehouse; "
+        "wid widow; wrnty warranty; zool zoology"
+    ).split("; ")
+)
+"""Where a small letter or a mark shows that the sentence goes on: `the econ. policy`."""
 NUMBERED = {
+    "Whse": "Warehouse", "whse": "warehouse", "Pkg": "Package", "pkg": "package",
+    "Ofc": "Office", "ofc": "office", "Trk": "Track", "trk": "track", "Pmt": "Payment",
+    "Ctn": "Carton", "ctn": "carton", "Sht": "Sheet", "sht": "sheet", "Sect": "Section",
     "mag": "magnitude", "Mag": "Magnitude", "Rel": "Released", "Inv": "Invoice",
     "Wk": "Week", "wk": "week", "lvl": "level", "lv": "level", "sz": "size", "Sz": "Size",
     "mm": "measures", "Blk": "Block", "blk": "block", "Cat": "Category", "cat": "category",
@@ -370,8 +454,10 @@ SPOKEN_ACRONYMS = frozenset(
     "UNICEF UNIVAC UNIX VISA WAC WAN WASP WAV WAVES WYSIWYG YAML YOLO ZIP".split()
 )
 SPELLED_ACRONYMS = frozenset(
-    "AA AAA AARP ABA ABC AC ACLU AD ADD ADHD AFC AFL AI AIM AKA ALS AM AMA AMC AMD AOC AOL APA "
-    "API APR ASAP ASPCA ATM ATV AV AWS BA BAC BBC BC BCE BS BSc CBS CE CEO CFO CIA CIO CNN COO "
+    "AA AAA AARP ABA ABC AC ACLU AD ADD ADHD AFAIK AFC AFL AI AIM AKA ALS AM AMA AMC AMD AOC AOL "
+    "APA "
+    "API APR ASAP ASPCA ATM ATV AV AWS BA BAC BBC BC BCE BS BSc BYOB EEOC ICAO IMHO IMO IUCN "
+    "UEFI UIUC AICPA CBS CE CEO CFO CIA CIO CNN COO "
     "CST CTO DC DDS DIY DJ DNA EDM EDT EEG EKG EMS EMT EOD EOF EOS EPA EPS ER ESA ESL ESPN EST "
     "ETA EU EV FAQ FBI FDA GIS GMT GPS GRE HBO HIV HMS HR IAEA IBM IBS ICU ID IDE IDK IED IEEE "
     "IELTS IMF IOS IOU IP IPA IPCC IPO IPOs IQ IRL IRS ISBN ISO ISSN IT ITV IUD IVF JD KPI LA LGBT "
@@ -563,6 +649,27 @@ SHORT_FORMS = (
         "Mvt.": "Movement", "Fl.": "Floor", "Ed.": "Edition", "Cent.": "Century", "Gr.": "Grade",
         "Qtr.": "Quarter", "Inn.": "Inning"}, lead=r"(?<=\d(?:st|nd|rd|th) )", ends="any",
         weight=1.4),
+    ShortForm({"c.": "century", "cent.": "century"}, lead=r"(?<=\d(?:st|nd|rd|th) )",
+        rest=r"(?=,? (?:B\.?C|A\.?D|C\.?E))", weight=2),
+    ShortForm({"Gen.": "Generation"}, rest=r"(?= (?:X|Y|Z|Alpha) [a-z])", weight=2),
+    ShortForm({"Ed.": "Editor's"}, rest=r"(?= notes?:)", weight=2),
+    ShortForm({"ed.": "editor", "eds.": "editors"}, lead=behind("[Tt]he"),
+        rest=r"(?= (?:of the|regrets?|adds?|notes?|says?|said|was|is|has|wrote|writes|are|were)\b)",
+        weight=1.8),
+    ShortForm({"cap.": "capsule", "caps.": "capsules"}, lead=behind(r"\d", "mg", "mcg", "g", "IU"),
+        ends="any", weight=1.6),
+    ShortForm({"rt.": "right", "lt.": "left", "Rt.": "Right", "Lt.": "Left"},
+        lead=behind("[Tt]urn", "[Bb]ear", "[Kk]eep", "[Vv]eer", "[Tt]hen", "[Hh]ard"), ends="any",
+        weight=1.8),
+    ShortForm({"est.": "estimate", "ests.": "estimates"}, lead=r"(?<=[A-Za-z] )",
+        rest=r"(?= (?:is|was|were|are|of|for|at|by|came|rose|fell|has|had)\b)", weight=1.6),
+    ShortForm({"Pat.": "Patent", "pat.": "patent", "Pats.": "Patents", "pats.": "patents"},
+        rest=r"(?= (?:No|Nos|no|nos|pending|pend|app|appl|Off|Pub)\b)", weight=1.6),
+    ShortForm({"EST.": "Established", "ESTD.": "Established", "Estd.": "Established",
+        "Estab.": "Established", "estd.": "established"}, rest=r"(?= (?:in )?(?:1[5-9]|20)\d\d\b)",
+        weight=1.8),
+    ShortForm({"lat.": "latitude", "long.": "longitude", "Lat.": "Latitude", "Long.": "Longitude"},
+        rest=r"(?= (?:is|was|of|and|on)\b)"),
     ShortForm({f"{short}.": noun for short, noun in COUNTED.items()},
         lead=behind(r"\bper", r"[\ds¢] a", r"[\ds¢] an", "nce a", "nce an", "ice a", "ice an"),
         ends="any", weight=1.6),

@@ -127,6 +127,8 @@ SMALL_CLOSERS = {
 }  # fmt: skip
 # A capital behind them begins no sentence.
 INNER = {
+    "asst.": "assistant", "attn.": "attention", "gram.": "grammaire", "auj.": "aujourd'hui",
+    "conj.": "conjonction", "majusc.": "majuscule", "minusc.": "minuscule",
     "R.-V.": "rendez-vous", "nouv. éd.": "nouvelle édition", "b. état": "bon état",
     "t. b. état": "très bon état", "s. d. b.": "salle de bains", "rdc": "rez-de-chaussée",
     "r.-d.-c.": "rez-de-chaussée", "cde": "commande", "cdes": "commandes",
@@ -186,6 +188,10 @@ INNER = {
 }  # fmt: skip
 # Cut short before a vowel, wherever people like: rés., réserv. Adjectives agree.
 CLIPPED = (
+    "absolu chimie chrétien coefficient conjugaison critique dérivé déterminant domicile économie "
+    "élément encyclopédie étymologie événement expression géologie impersonnel interjection langue "
+    "largeur majuscule mondial morphologie mythologie nombre objet opposé participe physique "
+    "poétique pronom psychologie sciences suivant synonyme transitif vulgaire zoologie initiale "
     "remise décision administration annexe appartement arrondissement bibliothèque catalogue "
     "chapitre "
     "circonscription collection commission comparaison conseil correspondance département "
@@ -295,6 +301,9 @@ AGREEING = {"max.": "maxim", "min.": "minim"}
 UNITS = {
     **SHARED_UNITS, "mn": "duration-minute", "sec": "duration-second", "j": "duration-day",
     "sem.": "duration-week", "sem": "duration-week",
+    **{f"{short}io": f"{prefix}+digital-byte"
+       for short, prefix in zip("KMGTP", "kibi mebi gibi tebi pebi".split(), strict=True)},
+    "Po": "peta+digital-byte", "Eo": "exa+digital-byte", "mcg": "mass-microgram",
     "ch": "horsepower", "o": "digital-byte", "ko": "digital-kilobyte",
     "Ko": "digital-kilobyte", "Mo": "digital-megabyte", "Go": "digital-gigabyte",
     "To": "digital-terabyte", "KB": "kilobyte", "MB": "megabyte", "GB": "gigabyte",
@@ -420,7 +429,7 @@ _FEMININE = frozenset(
 )
 _FEMININE_END = LazyPattern(
     r"(?:tion|sion|xion|aison|ette|elle|esse|ence|ance|ure|ude|ade|euse|trice|ille|ine|ée|ie|ité|"
-    r"eté|erie|aine|ière|une|enne|onne|ise|ouche|otte|euille|anne|ole|ule|ogue)$"
+    r"eté|erie|aine|ière|une|enne|onne|ise|ouche|otte|euille|anne|ole|ule|ogue|[lntv]ue)$"
 )
 _MASCULINE = frozenset(
     "musée lycée trophée apogée génie incendie parapluie foie magazine mercure murmure "
@@ -509,6 +518,17 @@ _SMALL_TITLES = {
 """Ranks are written small too: le col. Blanc."""
 _RANKED = behind(r"\b[Ll]e", r"\b[Dd]u", r"\b[Aa]u", r"\b[Uu]n")
 SHORT_FORMS = (
+    ShortForm({"Pdt": "président", "Pdte": "présidente", "Pdt.": "président"}, weight=1.8),
+    ShortForm({"Sté": "société", "Stés": "sociétés"}, weight=1.6),
+    ShortForm({"Rép.": "République"}, lead=_AT_ORDINAL, ends="any", weight=2),
+    ShortForm({"av.": "avocat"}, rest=r"(?= (?:au|à la|honoraire|général)\b)", weight=1.8),
+    ShortForm({"l.": "ligne", "ll.": "lignes"}, lead=r"(?<!\d )(?<!\d)", rest=r"(?= \d)",
+        weight=1.4),
+    ShortForm({"l.": "ligne"}, lead=_AT_ORDINAL, ends="any", weight=1.4),
+    ShortForm({"cap.": "capital"}, lead=behind(r"\bau", r"\b[Ll]e"), rest=r"(?= (?:de|social))",
+        weight=1.8),
+    ShortForm({"p. o.": "par ordre", "p.o.": "par ordre", "p. i.": "par intérim"}, weight=1.8),
+    ShortForm({"LL. MM.": "Leurs Majestés", "LL. AA.": "Leurs Altesses"}, weight=1.4),
     ShortForm({key: TITLES[key] for key in ("Dr.", "Pr.", "Prof.")}, ends="title", weight=1),
     ShortForm({key: words for key, words in TITLES.items()
                if not key.endswith(".") and key not in _ALWAYS},

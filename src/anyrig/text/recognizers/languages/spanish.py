@@ -174,6 +174,10 @@ SMALL_CLOSERS = {
 }  # fmt: skip
 # A capital behind them begins no sentence.
 INNER = {
+    "admon.": "administración", "afmo.": "afectísimo",
+    "ayte.": "ayudante", "cols.": "columnas", "impt.": "importante", "ltda.": "limitada",
+    "sgte.": "siguiente", "sgtes.": "siguientes", "tpo.": "tiempo", "qca.": "química",
+    "cía.": "compañía", "arch.": "archivo", "verb.": "verbo", "sel.": "selección",
     "dorm.": "dormitorios", "princ.": "principio", "lleg.": "llegada", "dest.": "destinatario",
     "inv.": "inventario",
     "pac.": "paciente", "trat.": "tratamiento", "últ.": "último",
@@ -232,6 +236,9 @@ INNER = {
 }  # fmt: skip
 # Cut short before a vowel, wherever people like: vac., vacac. Adjectives agree.
 CLIPPED = (
+    "coeficiente construcción elección género geología geometría importe mensual mercancía "
+    "nominal popular privado pronombre subjuntivo subterráneo tecnología zoología yacimiento "
+    "constitución lugar "
     "responsabilidad capítulo compañía colección comisión conferencia consejo contabilidad "
     "artículo departamento "
     "director disposición documento editorial especialidad excelente expediente fotografía "
@@ -495,7 +502,8 @@ def pluralize(noun: str) -> str:
         return f"{noun[:-2]}ones"
     if noun.endswith("z"):
         return f"{noun[:-1]}ces"
-    return f"{noun}s" if noun[-1] in "aeo" or noun.endswith(("bit", "bitcoin")) else f"{noun}es"
+    foreign = noun.endswith(("t", "k", "g", "c", "m", "b", "bitcoin", "gray", "becquerel"))
+    return f"{noun}s" if noun[-1] in "aeo" or foreign else f"{noun}es"
 
 
 @lru_cache(maxsize=4096)
@@ -573,6 +581,11 @@ KEYS = {
 KEY_WORD = "tecla"
 _AT_ORDINAL = r"(?:(?<=[ºª] )|(?<=[\d.]er )|(?<=\d[edo] ))"
 SHORT_FORMS = (
+    ShortForm({"ext.": "exterior", "int.": "interior"}, lead=_AT_ORDINAL, ends="any", weight=2),
+    ShortForm({"Desc.": "descuento", "Dto.": "descuento"}, rest=r"(?=:? ?\d+(?:,\d+)? ?%)",
+        weight=1.8, any_case=True),
+    ShortForm({"p. o.": "por orden", "p. a.": "por autorización", "p. p.": "por poder",
+        "P. O.": "por orden", "P. A.": "por autorización"}, rest=r"(?= del? |,| el )", weight=1.8),
     ShortForm({"gr.": "grupo"}, rest=r"(?= (?:[A-Z]\b|\d))"),
     ShortForm({"n.": "nota"}, lead=behind(r"\d y", r"\d,"), rest=NUMBER_NEXT),
     *unit_forms(UNIT_NOUNS, "el del al un por cada", "llones de, miles de"),
