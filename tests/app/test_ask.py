@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from anyrig import Rig
+from anyrig.cli.main import main
 from anyrig.errors import InvalidInputError, LanguageModelError, MissingWeightsError, render
 from anyrig.events import Event, WarningEvent
 
@@ -225,3 +227,18 @@ def test_the_word_as_it_was_asked_decides_between_sentences(tmp_path: Path) -> N
         assert "Ian Murdock" in best.text[slice(*best.sentence)]
         far = rig.ask("when is the rent of the corner flat due")
         assert (far.text, far.method) == ("", "none")
+
+
+def test_citations_are_numbered_from_one(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = rig.ask("Who founded Debian?", device="cpu")
+    late = replace(
+        found, text="Ian Murdock did. [3]", passages=(*found.passages[:1] * 3,), cited=(3,)
+    )
+    monkeypatch.setattr("anyrig.cli.ask.ask", lambda *_: late)
+    assert main(["ask", "Who founded Debian?"]) == 0
+    out = capsys.readouterr().out
+    assert "did. [1]" in out
+    assert "\n[1] " in out
+    assert "[3]" not in out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import textwrap
 
@@ -17,6 +18,8 @@ language model the answer quotes the sentences that say most of what was asked. 
 language model writes it, on any server with OpenAI's interface, such as llama.cpp, Ollama, vLLM or
 LM Studio on this machine: it is sent the question and the passages. The exit code is 1 if nothing
 in the index answers the question."""
+
+_CITATION = re.compile(r"\[(\d{1,3})\]")
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,11 +46,12 @@ def _print_result(result: AskResult) -> None:
         print("Nothing in the index answers this. `anyrig search --all` shows what is nearest.")
         return
     width = max(40, min(110, shutil.get_terminal_size().columns))
-    for paragraph in result.text.splitlines():
+    numbers = {cited: number for number, cited in enumerate(result.cited, 1)}
+    text = _CITATION.sub(lambda match: f"[{numbers.get(int(match[1]), match[1])}]", result.text)
+    for paragraph in text.splitlines():
         print(textwrap.fill(paragraph, width))
     print()
-    for number, hit in enumerate(result.passages, 1):
-        if number in result.cited:
-            print(f"[{number}] {format_place(hit)}")
+    for cited, number in numbers.items():
+        print(f"[{number}] {format_place(result.passages[cited - 1])}")
     if result.method == "extract":
         print(paint("Quoted from these files; with --llm URL a language model answers.", "dim"))

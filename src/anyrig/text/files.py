@@ -38,6 +38,7 @@ FORMATS = {
     "xls": "anyrig.text.formats.sheets",
     "ods": "anyrig.text.formats.sheets",
     "pptx": "anyrig.text.formats.pptx",
+    "odp": "anyrig.text.formats.odp",
     "eml": "anyrig.text.formats.eml",
     "msg": "anyrig.text.formats.eml",
     "gz": "anyrig.text.formats.compressed",
@@ -59,7 +60,8 @@ _BY_NAME = {
     ".mobi": "mobi", ".azw": "mobi", ".azw3": "mobi", ".prc": "mobi", ".kf8": "mobi",
     ".csv": "csv", ".tsv": "csv", ".tab": "csv",
     ".xlsx": "xlsx", ".xlsm": "xlsx", ".xltx": "xlsx", ".xls": "xls", ".ods": "ods",
-    ".pptx": "pptx", ".pptm": "pptx", ".ppsx": "pptx", ".msg": "msg", ".gz": "gz",
+    ".pptx": "pptx", ".pptm": "pptx", ".ppsx": "pptx", ".odp": "odp",
+    ".msg": "msg", ".gz": "gz",
     ".heic": "heic", ".heif": "heic", ".hif": "heic",
     ".eml": "eml", ".mbox": "eml", ".mbx": "eml", ".mht": "eml", ".mhtml": "eml",
     ".png": "png", ".apng": "png", ".jpg": "jpg", ".jpeg": "jpg", ".jpe": "jpg", ".jfif": "jpg",
@@ -68,13 +70,13 @@ _BY_NAME = {
 }  # fmt: skip
 # Their first bytes tell them: one that has others is not what it is called.
 _KNOWN_BY_CONTENT = (
-    "epub", "docx", "odt", "pdf", "mobi", "xlsx", "xls", "ods", "pptx", "msg", "gz",
-    *picture.FORMATS,
+    "epub", "docx", "odt", "pdf", "mobi", "xlsx", "xls", "ods", "pptx", "odp", "msg",
+    "gz", *picture.FORMATS,
 )  # fmt: skip
 _LABELS = {
     ".pdf": "PDF", ".epub": "EPUB", ".docx": "DOCX", ".doc": "Word document", ".odt": "ODT",
     ".mobi": "MOBI", ".azw3": "AZW3", ".xlsx": "XLSX", ".xls": "XLS", ".ods": "ODS",
-    ".pptx": "PPTX", ".msg": "Outlook message",
+    ".pptx": "PPTX", ".odp": "ODP", ".msg": "Outlook message",
 }  # fmt: skip
 """What people call formats that are never plain text."""
 _HEAD_BYTES = 4096
@@ -343,7 +345,7 @@ def _detect_zip_format(path: Path, limits: Limits) -> str:
         if any(name.endswith(ending) for name in names):
             return found
     named = _BY_NAME.get(path.suffix.lower())
-    if named in ("epub", "docx", "odt", "xlsx", "ods", "pptx"):
+    if named in ("epub", "docx", "odt", "xlsx", "ods", "pptx", "odp"):
         return named  # its reader says what is missing
     raise InvalidInputError(
         f"{path.name} is a zip archive without a book", hint="Unpack it and pass one file."
@@ -362,9 +364,10 @@ def _detect_open_document(path: Path, kind: bytes) -> str:
         return "odt"
     if kind.startswith(b"spreadsheet"):
         return "ods"
-    what = "slides (odp)" if kind.startswith(b"presentation") else "an OpenDocument drawing"
+    if kind.startswith(b"presentation"):
+        return "odp"
     raise InvalidInputError(
-        f"{path.name} is {what}", hint="Open it in LibreOffice and save it as PPTX or PDF."
+        f"{path.name} is an OpenDocument drawing", hint="Open it in LibreOffice and save it as PDF."
     )
 
 

@@ -354,12 +354,11 @@ def find_similar_word(connection: sqlite3.Connection, word: str, num_passages: i
     rows = connection.execute(
         "SELECT term, doc FROM frequencies WHERE term >= ? AND term < ?"
         " AND length(term) BETWEEN ? AND ? LIMIT ?",
-        (start, f"{start}\U0010ffff", len(folded) - 2, len(folded) + 2, _MAX_SPELLINGS),
+        (start, f"{start}\U0010ffff", len(folded) - 1, len(folded) + 1, _MAX_SPELLINGS),
     ).fetchall()  # fmt: skip
     counts = {term: count for term, count in rows if term.isalpha()}
     near = difflib.get_close_matches(folded, counts, n=_MAX_NEAR, cutoff=_SPELLED_ALIKE)
-    near.sort(key=lambda one: (abs(len(one) - len(folded)) > 1, -counts[one]))
-    for term in near:
+    for term in sorted(near, key=lambda one: -counts[one]):
         written = "SELECT 1 FROM words WHERE words MATCH ? LIMIT 1"  # a stem may be no word
         if connection.execute(written, (f"written : {quote(term)}",)).fetchone():
             return str(term)

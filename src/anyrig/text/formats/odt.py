@@ -52,21 +52,21 @@ _MOST_SPACES = 100
 def read(path: Path, limits: Limits) -> Document:
     """An odt as a document."""
     with open_archive(path, limits) as archive:
-        _refuse_locked(archive, limits)
+        refuse_locked(archive, limits)
         root = read_part(archive, "content.xml", limits)
         if root is None:
             raise InvalidInputError(
                 f"{path.name} has no text part", hint="Open it in LibreOffice and save it again."
             )
         styles = _OdtStyles(root, read_part(archive, "styles.xml", limits))
-        about = _about(read_part(archive, "meta.xml", limits), styles.language)
+        about = build_metadata(read_part(archive, "meta.xml", limits), styles.language)
         cover = read_cover(archive, "Thumbnails/thumbnail.png")
     return replace(
         html.build_document(_OdtPage(styles).build(root), path.name, "odt", about), cover=cover
     )
 
 
-def _refuse_locked(archive: ZipArchive, limits: Limits) -> None:
+def refuse_locked(archive: ZipArchive, limits: Limits) -> None:
     manifest = read_part(archive, "META-INF/manifest.xml", limits)
     if manifest is None:
         return
@@ -269,7 +269,7 @@ def _language(element: Element) -> str:
     return ""
 
 
-def _about(root: Element | None, language: str) -> Metadata:
+def build_metadata(root: Element | None, language: str) -> Metadata:
     fields: dict[str, list[str]] = {}
     for each in root.iter() if root is not None else ():
         text = " ".join((each.text or "").split())
