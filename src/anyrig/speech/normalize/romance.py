@@ -294,7 +294,11 @@ class RomanceVerbalizer:
     def speak_formula(self, value: v.Formula) -> str:
         """Elements letter by letter, counts as numbers: `C O dos`."""
         return " ".join(
-            self.cardinal(int(part)) if part.isdecimal() else spell(part.upper())
+            self.leads[part].strip()
+            if part in "+-"
+            else self.cardinal(int(part))
+            if part.isdecimal()
+            else spell(part.upper())
             for part in value.parts
         )
 

@@ -332,6 +332,8 @@ def _is_numbering(match: re.Match[str]) -> bool:
         named = named or (listed and short not in ("no", "No"))  # See sec. 4. Then call.
         if short not in ("no", "No") and _CITED.search(lead):
             return True  # at art. 5 of the treaty
+        if listed and short == "no" and not _ANSWERED.search(lead):
+            return True  # It was no. 2. Nobody knew.
         if other and not (named and listed) and not _NUMBERED_PAPER.search(lead):
             return False
     return (
@@ -345,6 +347,11 @@ _NUMBERED_PAPER = LazyPattern(
     r"\b(?:order|invoice|account|acct\.|policy|case|serial|patent|part|model|licen[cs]e|permit|file|"
     r"reference|ref\.|cheque|check|passport|flight|contract|bill|lot|item) $",
     re.IGNORECASE,
+)
+_ANSWERED = LazyPattern(
+    r"(?i)(?:\banswer(?:s|ed)?(?: is| was|:)?|\bsa(?:y|ys|id)|\b(?:is|was) (?:a|still|always)|"
+    r"[,?:;]|"
+    r"\ba|\bmeans?|\bor|\bshe|\bhe|\bthey|\btold \w+|\bhave|\bbe) $"
 )
 _CITED = LazyPattern(r"\b(?:at|in|under|of|see|by|per|to|with|cf\.|from) (?:the )?$", re.IGNORECASE)
 _LETTERED = frozenset(
@@ -911,6 +918,33 @@ def propose_side(language: str, match: re.Match[str]) -> Proposal | None:
         return None
     words = dict(zip("NSEO", names.split(), strict=True))
     return Proposal(v.Abbreviation(words[match[1]]), "abbreviation" if "." in match[0] else "none")
+
+
+_SIDES_BETWEEN = {
+    "es": {"NE": "noreste", "NO": "noroeste", "SE": "sureste", "SO": "suroeste", "NW": "noroeste",
+           "SW": "suroeste", "NNE": "nornoreste", "NNO": "nornoroeste", "SSE": "sursureste",
+           "SSO": "sursuroeste", "ENE": "estenoreste", "ESE": "estesureste", "ONO": "oesnoroeste",
+           "OSO": "oessuroeste"},
+    "fr": {"NE": "nord-est", "NO": "nord-ouest", "SE": "sud-est", "SO": "sud-ouest",
+           "NNE": "nord-nord-est", "NNO": "nord-nord-ouest", "SSE": "sud-sud-est",
+           "SSO": "sud-sud-ouest", "ENE": "est-nord-est", "ESE": "est-sud-est",
+           "ONO": "ouest-nord-ouest", "OSO": "ouest-sud-ouest"},
+}  # fmt: skip
+
+
+@per_language(
+    "direction",
+    lambda language: (
+        rf"(?:{_SIDES[language][0]}|(?<=iento )|(?<=ientos )|(?<=vent )|(?<=vents ))"
+        rf"({one_of(_SIDES_BETWEEN[language])})(?![\w.]\w|\w)"
+    ),
+    needs=lambda language: _SIDES_BETWEEN[language],
+    weight=2,
+    at="capital",
+)
+def propose_side_between(language: str, match: re.Match[str]) -> v.Value:
+    """Viento del NE, au SO de Paris."""
+    return v.Abbreviation(_SIDES_BETWEEN[language][match[1]])
 
 
 _VOWELS = frozenset("aeiouyáéíóúüàâèêëîïôöùûœ")

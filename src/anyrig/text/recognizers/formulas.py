@@ -49,13 +49,28 @@ def propose_formula(match: re.Match[str]) -> v.Value | None:
     r"(?<![\w.-])([A-Z][a-z]?)(\d?[⁺⁻]|[²³⁴][⁺⁻]|(?<=[a-z])\d?\+)(?!\w)",
     languages=RECOGNIZED_LANGUAGES,
     needs="⁺⁻+",
-    weight=1.2,
+    weight=3,
     at="capital",
 )
 def propose_ion(match: re.Match[str]) -> v.Value | None:
     if match[1] not in _ELEMENTS:
         return None
     return v.Formula((match[1], *_PARTS.findall(match[2].translate(SUPERSCRIPT))))
+
+
+@recognizer(
+    "formula",
+    r"(?<![\w.-])(?:(SO[34]|CO3|HPO4|CrO4|SiO3|C2O4|Cr2O7|S2O3)(2)([-−])|(PO4)(3)([-−])|(NH4|H3O)()(\+)|"
+    r"(NO[23]|HCO3|MnO4|ClO[34]?|HSO4|HSO3|H2PO4)()([-−]))(?!\w)",
+    languages=RECOGNIZED_LANGUAGES,
+    needs="-−+",
+    weight=3,
+    at="capital",
+)
+def propose_known_ion(match: re.Match[str]) -> v.Value:
+    """`SO42-`, `NH4+`."""
+    body, charge, sign = (one for one in match.groups() if one is not None)
+    return v.Formula((*_PARTS.findall(body), *filter(None, (charge, "+" if sign == "+" else "-"))))
 
 
 @recognizer(
@@ -87,6 +102,7 @@ def propose_isotope(match: re.Match[str]) -> v.Value | None:
 @recognizer(
     "formula",
     r"(?<![\w.-])([A-Z]{2,3}|Cl|Br|I|F|HCO3|NO3|MnO4)[-−](?=[\s,.;)]|$)",
+    languages=RECOGNIZED_LANGUAGES,
     needs="-−",
     weight=1.6,
     at="capital",

@@ -117,6 +117,19 @@ def _close(value: v.Value, match: re.Match[str], language: str = "en") -> Propos
     """A measure whose match may end with the full stop of its unit."""
     if match[0].endswith(".") and _GOES_ON.match(match.string, match.end()):
         return Proposal(value, "abbreviation")
+    unit = match.groupdict().get("unit", "")
+    if match.groupdict().get("per") or unit in (
+        "km",
+        "kg",
+        "cm",
+        "mm",
+        "kW",
+        "GB",
+        "MB",
+        "°C",
+        "ºC",
+    ):
+        return Proposal(value, stop_after(match.string, match.end(), language, digits_follow=False))
     return close(value, match, language, digits_follow=False)
 
 
@@ -889,7 +902,15 @@ def propose_cups(match: re.Match[str]) -> Proposal | None:
     amount = parse_amount(match[1])
     if isinstance(amount, v.Number) and (len(amount.digits) > 2 or amount.decimals):
         return None
+    if match[2] == "c" and _PRICED_AT.search(before(match, 30)):
+        return Proposal(v.Money(amount, "¢"), stop="abbreviation")
     return Proposal(v.Measure(amount, _SPOONS[match[2]]), stop="abbreviation")
+
+
+_PRICED_AT = LazyPattern(
+    r"(?i)\b(?:pa(?:id|ys?)|cost(?:s|ing)?|prices?|priced|sold|sells?|charged?|for only|worth|only|"
+    r"penny|¢|c\.) (?:[\d¢c.]+ (?:and|or|to) |for |at |about |only )*$"
+)
 
 
 # Spanish and French

@@ -10,6 +10,7 @@ from anyrig.text.recognizers import (
     RECOGNIZED_LANGUAGES,
     LazyPattern,
     Proposal,
+    constant,
     per_language,
     recognizer,
 )
@@ -132,6 +133,11 @@ def propose_vulgar_range(match: re.Match[str]) -> v.Value | None:
     if not any(sign in VULGAR for sign in match[0]):
         return None
     return v.Range(parse_amount(match[1]), parse_amount(match[2]))
+
+
+constant("fraction", r"(?<![\w.])(?<!\d )½(?= (?:price|off|day|days|time|board|fare|pint|term|"
+                     r"mast)\b)",
+         v.Abbreviation("half"), needs="½", weight=3)  # fmt: skip
 
 
 @recognizer("fraction", rf"(?<![\w.])(\d+)?[ -]?([{VULGAR}])", needs=VULGAR, weight=1.1)
@@ -815,7 +821,7 @@ def propose_french_item(match: re.Match[str]) -> v.Value | None:
 @recognizer(
     "ordinal",
     r"(?<![\w.,])(\d{1,7})(?:(ers|er|res|re|ères|ère)|(ème|eme|ième|ieme|è|e|nde|nd|de|d)(s?))(?!\w)",
-    languages=("fr",), weight=1.1,
+    languages=("fr",), weight=1.4,
 )  # fmt: skip
 def propose_french_ordinal(match: re.Match[str]) -> v.Value | None:
     number, first, ending = int(match[1]), match[2], match[3]

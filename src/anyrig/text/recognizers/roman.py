@@ -101,7 +101,8 @@ def propose_part(match: re.Match[str]) -> Proposal | None:
         r"(, and |, or | and | or |, | & | to | ?[-–—] ?)([IVXLCivxlc]+)", more
     ):
         worth = roman_value(one)
-        if not worth or (one == "I" and link == ", "):
+        cut_short = match.string.startswith(".", end + len(link) + 1)
+        if not worth or (one == "I" and link == ", ") or (one in "lc" and cut_short):
             break
         word = link.strip(" ,") or ","
         if word in "-–—":
@@ -447,7 +448,8 @@ def propose_spanish_century(match: re.Match[str]) -> v.Value | Proposal | None:
     first, last = roman_value(match[2]), roman_value(match[4] or "I")
     if not first or not last:
         return None
-    head = {"s.": "siglo", "ss.": "siglos"}.get(match[1].lower(), match[1])
+    several = match[4] and before(match, 4).lower() == "los "
+    head = {"s.": "siglos" if several else "siglo", "ss.": "siglos"}.get(match[1].lower(), match[1])
     numbers = [v.Ordinal(one) if one <= 10 else v.Roman(one) for one in (first, last)]
     if not match[4]:
         return close(v.Phrase((head, numbers[0])), match, "es", digits_follow=False)

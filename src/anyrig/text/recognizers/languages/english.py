@@ -344,10 +344,10 @@ COUNTED = {
 }  # fmt: skip
 """Units behind a number that is written as a word: two min."""
 WORDS_TOO = frozenset(
-    "min exec admin supp ret equiv sec amt apt cont corp cu dist esp ext feat inc max "
-    "prev prof pt ref req resp sq temp var bur rem bro bros mod neg vic cond bal "
-    "grad lit fem sing trans perf comp intro sym inj tabs mkt conc frt aft inn rel gar disp "
-    "intest pub dial adv prep hist arch div bot fam dict".split()
+    "min exec admin ret sec apt cont cu ext feat inc max "
+    "prof pt ref req temp var bur rem bro bros mod neg vic cond bal "
+    "grad lit fem sing trans perf comp intro sym tabs conc aft inn rel gar disp "
+    "pub dial adv prep hist arch div bot fam dict".split()
 )
 """Of `LOWER`, those that are words of their own at the end of a sentence."""
 NAMES_TOO = frozenset("Cir Ct Dir Est Fla Ill Mass Pl Sta Ter Wash".split())
@@ -641,7 +641,8 @@ SHORT_FORMS = (
     ShortForm({f"{rank}.": TITLES[rank] for rank in (
         "Lt Sgt Capt Gen Gov Sen Prof Rev Col Maj Profs Sens Reps Govs Drs Rep Supt Insp Cpl Cmdr "
         "Adm Amb Atty Msgr Bp Cdr").split()},
-        lead=r"(?:(?<=[Tt]he )|(?<=\d(?:st|nd) )|(?<=[a-z] ))", rest=r"(?= [a-z(])", weight=1.2),
+        lead=r"(?:(?<=[Tt]he )|(?<=\d(?:st|nd) )|(?<=[a-z] )|"
+             r"(?<=[A-Z]\. ))", rest=r"(?= [a-z(])", weight=1.2),
     ShortForm({"fl.": "floor", "ed.": "edition", "c.": "century", "cent.": "century",
         "gr.": "grade", "min.": "minute", "hr.": "hour", "wk.": "week", "yr.": "year",
         "qtr.": "quarter", "inn.": "inning", "mvt.": "movement", "mvmt.": "movement",
@@ -652,6 +653,14 @@ SHORT_FORMS = (
     ShortForm({"c.": "century", "cent.": "century"}, lead=r"(?<=\d(?:st|nd|rd|th) )",
         rest=r"(?=,? (?:B\.?C|A\.?D|C\.?E))", weight=2),
     ShortForm({"Gen.": "Generation"}, rest=r"(?= (?:X|Y|Z|Alpha) [a-z])", weight=2),
+    ShortForm({"Sec.-Gen.": "Secretary-General", "Maj.-Gen.": "Major-General",
+        "Lt.-Gen.": "Lieutenant-General", "Brig.-Gen.": "Brigadier-General",
+        "Lt.-Col.": "Lieutenant-Colonel", "Atty.-Gen.": "Attorney-General",
+        "Lt.-Gov.": "Lieutenant-Governor", "Gov.-Gen.": "Governor-General",
+        "Lt.-Cmdr.": "Lieutenant-Commander", "Vice-Pres.": "Vice-President"}, weight=2),
+    ShortForm({"Ave.": "Avenue"}, lead=behind("and", "on", "at", "to", "of", "near", "from", "in"),
+        rest=r"(?= [B-D](?:(?![\w'])|\.(?: |$)))", weight=1.8),
+    ShortForm({"Const.": "Constitution"}, weight=1.4),
     ShortForm({"Ed.": "Editor's"}, rest=r"(?= notes?:)", weight=2),
     ShortForm({"ed.": "editor", "eds.": "editors"}, lead=behind("[Tt]he"),
         rest=r"(?= (?:of the|regrets?|adds?|notes?|says?|said|was|is|has|wrote|writes|are|were)\b)",

@@ -518,6 +518,9 @@ _SMALL_TITLES = {
 """Ranks are written small too: le col. Blanc."""
 _RANKED = behind(r"\b[Ll]e", r"\b[Dd]u", r"\b[Aa]u", r"\b[Uu]n")
 SHORT_FORMS = (
+    ShortForm({"Vve": "veuve"}, lead=behind(r"\b[Ss]a", r"\b[Ll]a", r"\b[Uu]ne"), weight=1.6),
+    ShortForm({"V.": "voir"}, rest=r"(?= (?:Cass|CE|Cons\.|CA|Civ|Soc|Com|Crim|TGI)(?!\w{4}))",
+        weight=1.8),
     ShortForm({"Pdt": "président", "Pdte": "présidente", "Pdt.": "président"}, weight=1.8),
     ShortForm({"Sté": "société", "Stés": "sociétés"}, weight=1.6),
     ShortForm({"Rép.": "République"}, lead=_AT_ORDINAL, ends="any", weight=2),

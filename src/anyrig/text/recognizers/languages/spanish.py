@@ -24,7 +24,7 @@ MONTHS = (
 ).split()
 WEEKDAYS = "lunes martes miércoles jueves viernes sábado domingo".split()
 SHORT_MONTHS = {
-    **{name[:3]: number for number, name in enumerate(MONTHS, 1)}, "sept": 9, "set": 9,
+    **{name[:3]: number for number, name in enumerate(MONTHS, 1)}, "sept": 9, "set": 9, "ag": 8,
     "setiembre": 9, "febr": 2, "agto": 8, "novbre": 11, "dicbre": 12, "mzo": 3, "octbre": 10,
 }  # fmt: skip
 SHORT_WEEKDAYS = {
@@ -483,7 +483,7 @@ _FEMININE = frozenset(
     "índole mole prole sien crin res tos hoz coz paz faz vid presión temp vel".split()
 )
 _MASCULINE = frozenset(
-    "día mapa planeta cometa poeta atleta profeta pirata tranvía sofá guardia policía cura "
+    "iva día mapa planeta cometa poeta atleta profeta pirata tranvía sofá guardia policía cura "
     "espía guía colega camarada problema sistema tema programa poema idioma clima drama "
     "síntoma fantasma aroma panorama pijama carisma cromosoma diploma enigma estigma dogma "
     "magma plasma prisma reuma trauma genoma gorila puma koala panda yoga vodka avión "
