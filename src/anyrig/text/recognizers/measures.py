@@ -113,22 +113,17 @@ _DOTTED = frozenset(
 )
 
 
+_WITHOUT_STOP = frozenset("km kg cm mm kW GB MB °C ºC".split())
+"""Units that are no abbreviations with a full stop: one behind them is the sentence's."""
+
+
 def _close(value: v.Value, match: re.Match[str], language: str = "en") -> Proposal:
     """A measure whose match may end with the full stop of its unit."""
     if match[0].endswith(".") and _GOES_ON.match(match.string, match.end()):
         return Proposal(value, "abbreviation")
     unit = match.groupdict().get("unit", "")
-    if match.groupdict().get("per") or unit in (
-        "km",
-        "kg",
-        "cm",
-        "mm",
-        "kW",
-        "GB",
-        "MB",
-        "°C",
-        "ºC",
-    ):
+    rated = bool(match.groupdict().get("per"))
+    if language != "en" and match[0].endswith(".") and (rated or unit in _WITHOUT_STOP):
         return Proposal(value, stop_after(match.string, match.end(), language, digits_follow=False))
     return close(value, match, language, digits_follow=False)
 

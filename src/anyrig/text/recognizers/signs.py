@@ -337,6 +337,8 @@ def propose_dialled_sign(match: re.Match[str]) -> v.Value:
     return v.Abbreviation(("star" if match[1] == "*" else "pound") + gap)
 
 
+constant("sign", r"(?:(?<=[=(] )|(?<=[=(]))[-−](?=\d+/\d)", v.Abbreviation("minus "), needs="-−",
+         digits=True, weight=2)  # fmt: skip
 constant("sign", r"(?<=\d)#(?= [a-z])", v.Abbreviation(" pound"), needs="#", weight=1.5)
 constant(
     "sign",
