@@ -335,9 +335,9 @@ def lay_on_white(image: Image, mode: str = "L") -> Image:
     from PIL import Image as images
 
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
-        clear = image.convert("RGBA")
-        image = images.new("RGBA", clear.size, "white")
-        image.alpha_composite(clear)
+        clear = image if image.mode == "RGBA" else image.convert("RGBA")
+        image = images.alpha_composite(images.new("RGBA", image.size, "white"), clear)
+        del clear
     return image.convert(mode)
 
 
