@@ -6,7 +6,7 @@ import pytest
 
 from tests.reading.score import FOLDER, normalize, read_cases, score
 
-REACHED = {"english": 4155, "spanish": 1864, "french": 1756}
+REACHED = {"english": 4200, "spanish": 1885, "french": 1780}
 """Sentences that are read right; raise it with the score."""
 
 

@@ -748,7 +748,7 @@ def propose_state(match: re.Match[str]) -> v.Value | None:
 
 _IN = LazyPattern(
     r"\b(?:[Ii]n|[Ff]rom|[Oo]f|[Tt]o|[Nn]ear|and|[Aa]cross|[Ll]eft|[Tt]hrough|[Ii]nto|"
-    r"northern|southern|eastern|western|central|rural) $"
+    r"northern|southern|eastern|western|central|rural|(?:left|bound|headed|heads|moved) for) $"
 )
 
 
@@ -1164,6 +1164,8 @@ def propose_title_of_woman(match: re.Match[str]) -> v.Value | Proposal | None:
     """A woman's first name follows."""
     name = match[2].lower()
     called = re.search(r"\b(?:[Ll]a|[Uu]na|[Ss]ra\.) $", before(match, 5))
+    if match[1].islower() and not called:
+        return None
     if not called and name not in spanish.WOMENS_NAMES and not (name.endswith("a") and match[3]):
         return None
     words = capitalize(spanish.WOMENS_TITLES[match[1]], match)

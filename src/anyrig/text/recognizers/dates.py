@@ -749,6 +749,8 @@ def _weekday_name(language: str, written: str) -> str:
         rf"(?<!\w)({_WEEKDAY[language]})(?=,?\s+(?:\d|au\s|à\s|al?\s|(?:(?:y|e|o|et|ou)\s)?"
         rf"{_WEEKDAY[language]}))"
         rf"|(?<!\w)((?:{_PLAIN_WEEKDAYS[language]})\.)(?!\w|\s?:)"
+        rf"|(?:(?<=(?:lun|mar|mer|jeu|ven|sam|mié|vie|sáb)\. et )|"
+        rf"(?<=(?:lun|mar|mer|jue|mié|vie|sáb)\. y )){_WEEKDAY[language]}(?!\w)"
         rf"|(?:(?<=\ble )|(?<=\bdu )|(?<=\bau )|(?<=\bel )|(?<=\bal ))({_WEEKDAY[language]})(?!\w)"
     ),
     flags=re.IGNORECASE,

@@ -489,7 +489,8 @@ def propose_small(match: re.Match[str]) -> v.Value:
 _NAMED_BEFORE = LazyPattern(r"[^\s.!?] [A-ZÀ-Ý][\w+#-]* $")
 _POINTED = frozenset(
     "v. vers. "
-    "version v web article section point paragraphe figure tableau chapitre art. chap. fig. sect. "
+    "salle bureau porte version v web article section point paragraphe figure tableau chapitre "
+    "art. chap. fig. sect. "
     "python windows".split()
 )
 _NAMING = frozenset(

@@ -346,6 +346,22 @@ def propose_event(match: re.Match[str]) -> v.Value | None:
     return v.Ordinal(number, "f" if feminine else "m")
 
 
+@recognizer(
+    "century",
+    r"(?<!\w)([IVX]{1,4})(?= [ad]\. ?(?:de )?(?:C|J)\.)",
+    languages=("es",),
+    needs="IVX",
+    at="capital",
+    weight=3,
+)
+def propose_century_of_era(match: re.Match[str]) -> v.Value | None:
+    """Del s. I a. C. al II d. C."""
+    number = roman_value(match[1])
+    if not number:
+        return None
+    return v.Ordinal(number) if number <= 10 else v.Roman(number)
+
+
 _ALONE = (
     r"(?<![\w.])(X{1,3}(?:IX|IV|V?I{1,3})|X{2,3}V?|XI{1,3}|XIV|XVI{0,3}|VI{1,3}|I{2,3}|IV|IX|XX|"
     rf"M[CDMLXVI]{{3,}})(?![\w.]\w|\w){DOT}"

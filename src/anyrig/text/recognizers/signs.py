@@ -408,6 +408,12 @@ def propose_plus_or_minus(language: str, match: re.Match[str]) -> v.Value:
     return v.Phrase(("", v.Sign("±"), ""))
 
 
+for _code, _less, _more in (("es", "menos", "más"), ("fr", "moins", "plus")):
+    for _sign, _words in (("-", _less), ("+", _more)):
+        constant(
+            "sign", rf"(?<=s ){re.escape(_sign)}(?= de \d+ (?:ans|años|anni)\b)",
+            v.Abbreviation(_words), languages=(_code,), needs=_sign, digits=True, weight=2,
+        )  # fmt: skip
 for _code, _during in (("es", "por"), ("fr", "pendant")):
     constant(
         "sign",

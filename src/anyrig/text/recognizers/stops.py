@@ -143,7 +143,7 @@ STOP_TABLES = {
 }  # fmt: skip
 
 
-_BRAND = LazyPattern(r"i[A-Z]\w|e[A-Z][a-z]{2}|macOS\b|mRNA\b|[a-z](?:[²³]| ?= ?\d|\^\d)")
+_BRAND = LazyPattern(r"i[A-Z]\w|e[A-Z][a-z]{2}|macOS\b|mRNA\b|pH\b|[a-z](?:[²³]| ?= ?\d|\^\d)")
 
 
 def is_small(text: str) -> bool:

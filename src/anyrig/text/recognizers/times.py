@@ -191,7 +191,9 @@ def propose_open_span(match: re.Match[str]) -> v.Value | None:
     hour, minute, until, to = match.groups()
     if (minute is None) == (to is None) or int(minute or to) % 5 or int(minute or to) > 59:
         return None
-    if max(int(hour), int(until)) > 24 or re.search(r"[A-Z][a-z]*\.? $", before(match, 12)):
+    book = re.search(r"([A-Z][a-z]+)\.? $", before(match, 16))
+    cited = book and book[1] in (*english.BOOKS, *english.BOOKS.values(), *english.MORE_BOOKS)
+    if max(int(hour), int(until)) > 24 or cited:
         return None
     return v.Range(_parse_hour(hour, minute), _parse_hour(until, to))
 

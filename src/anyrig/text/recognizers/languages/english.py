@@ -166,7 +166,8 @@ CLIPPED = dict(
         "art article; artif artificial; assm assembly; assn association; assns associations; "
         "astr astronomy; astron astronomy; atm atmosphere; att attached; atty attorney; "
         "attys attorneys; auth authorized; auto automatic; aux auxiliary; bd board; "
-        "biog biography; biol biology; bk book; bkg background; bkgd background; bp bishop; "
+        "biog biography; biol biology; bk book; bio biology; bkg background; bus business; bkgd "
+        "background; bp bishop; "
         "bsmt basement; btm bottom; bul bulletin; bx box; calc calculated; cap capacity; "
         "cath catholic; ceil ceiling; cent century; ch chapter; chap chapter; chaps chapters; "
         "chem chemical; chg charge; chm chairman; chmn chairman; cit cited; civ civil; clk clerk; "
@@ -215,7 +216,8 @@ CLIPPED = dict(
         "rehab rehabilitation; reorg reorganization; rep representative; repl replacement; "
         "reps representatives; reqt requirement; reqts requirements; res residence; "
         "resv reservation; rgt regiment; riv river; rlwy railway; rpt report; rt right; "
-        "rwy railway; ry railway; sal salary; sci science; sculp sculpture; sect section; "
+        "rwy railway; ry railway; sal salary; sch school; sci science; sculp sculpture; sect "
+        "section; "
         "sel selected; sem semester; sep separate; seq sequence; serv service; sess session; "
         "sev several; sgts sergeants; shpt shipment; sig signature; sm small; soc society; "
         "sol solution; soln solution; solns solutions; soph sophomore; spec special; "
@@ -661,6 +663,8 @@ SHORT_FORMS = (
     ShortForm({"Ave.": "Avenue"}, lead=behind("and", "on", "at", "to", "of", "near", "from", "in"),
         rest=r"(?= [B-D](?:(?![\w'])|\.(?: |$)))", weight=1.8),
     ShortForm({"Const.": "Constitution"}, weight=1.4),
+    ShortForm({"St.": "State"}, rest=r"(?= (?:Hwy|Rte|Rt|Rd|Highway|Route|Road)\.? \d)", weight=4),
+    ShortForm({"Yrs.": "Years"}, rest=r"(?= (?:ago|of|old|later|in|from|since|on)\b)", weight=2),
     ShortForm({"Ofc.": "Officer"}, rest=r"(?= [A-Z][a-z])", weight=1.6),
     ShortForm({"sat.": "saturation", "Sat.": "Saturation"}, lead=behind("O2", "O₂", "[Oo]xygen"),
         ends="any", weight=2),

@@ -188,7 +188,8 @@ INNER = {
 }  # fmt: skip
 # Cut short before a vowel, wherever people like: rés., réserv. Adjectives agree.
 CLIPPED = (
-    "absolu chimie chrétien coefficient conjugaison critique dérivé déterminant domicile économie "
+    "dilatation absolu chimie chrétien coefficient conjugaison critique dérivé déterminant "
+    "domicile économie "
     "élément encyclopédie étymologie événement expression géologie impersonnel interjection langue "
     "largeur majuscule mondial morphologie mythologie nombre objet opposé participe physique "
     "poétique pronom psychologie sciences suivant synonyme transitif vulgaire zoologie initiale "
@@ -518,6 +519,10 @@ _SMALL_TITLES = {
 """Ranks are written small too: le col. Blanc."""
 _RANKED = behind(r"\b[Ll]e", r"\b[Dd]u", r"\b[Aa]u", r"\b[Uu]n")
 SHORT_FORMS = (
+    ShortForm({"fac.": "faculté", "Fac.": "faculté"}, rest=r"(?= (?:de|des|du)\b| d')", weight=1.8),
+    ShortForm({"réd.": "réduit", "Réd.": "Réduit"}, lead=r"(?:(?<=\()|(?<=€, )|"
+                                                         r"(?<=€ / ))", rest=r"(?= ?:)",
+        weight=2),
     ShortForm({"Vve": "veuve"}, lead=behind(r"\b[Ss]a", r"\b[Ll]a", r"\b[Uu]ne"), weight=1.6),
     ShortForm({"V.": "voir"}, rest=r"(?= (?:Cass|CE|Cons\.|CA|Civ|Soc|Com|Crim|TGI)(?!\w{4}))",
         weight=1.8),

@@ -86,6 +86,7 @@ TITLES = {
 WOMENS_TITLES = {
     "Lic.": "licenciada", "Prof.": "profesora", "Ing.": "ingeniera", "Arq.": "arquitecta",
     "Abg.": "abogada", "Dip.": "diputada", "Sen.": "senadora", "Gob.": "gobernadora",
+    "lic.": "licenciada", "prof.": "profesora", "ing.": "ingeniera", "arq.": "arquitecta",
 }  # fmt: skip
 WOMENS_NAMES = frozenset(
     "ana maría carmen laura marta elena isabel sara lucía paula cristina rosa julia teresa eva "
@@ -174,6 +175,7 @@ SMALL_CLOSERS = {
 }  # fmt: skip
 # A capital behind them begins no sentence.
 INNER = {
+    "ayto.": "ayuntamiento", "aytos.": "ayuntamientos",
     "admon.": "administración", "afmo.": "afectísimo",
     "ayte.": "ayudante", "cols.": "columnas", "impt.": "importante", "ltda.": "limitada",
     "sgte.": "siguiente", "sgtes.": "siguientes", "tpo.": "tiempo", "qca.": "química",
@@ -236,7 +238,8 @@ INNER = {
 }  # fmt: skip
 # Cut short before a vowel, wherever people like: vac., vacac. Adjectives agree.
 CLIPPED = (
-    "coeficiente construcción elección género geología geometría importe mensual mercancía "
+    "dilatación coeficiente construcción elección género geología geometría importe mensual "
+    "mercancía "
     "nominal popular privado pronombre subjuntivo subterráneo tecnología zoología yacimiento "
     "constitución lugar "
     "responsabilidad capítulo compañía colección comisión conferencia consejo contabilidad "
@@ -305,7 +308,8 @@ CLIPPED = (
     "vicepresidente visibilidad vocabulario vocal voluntario votación zapatería"
 ).split()
 CLIPPED_ADJECTIVES = (
-    "abierto acondicionado actualizado adjunto administrativo amueblado ampliado antiguo aprobado "
+    "crítico absoluto relativo específico abierto acondicionado actualizado adjunto "
+    "administrativo amueblado ampliado antiguo aprobado "
     "automático bilingüe céntrico climatizado comarcano completo confirmado congelado consolidado "
     "corregido cuadrado científico decorado definitivo dedicado derivado descatalogado eléctrico "
     "electrónico encuadernado equipado estimado exclusivo fotográfico físico garantizado gratuito "
@@ -581,12 +585,14 @@ KEYS = {
 KEY_WORD = "tecla"
 _AT_ORDINAL = r"(?:(?<=[ºª] )|(?<=[\d.]er )|(?<=\d[edo] ))"
 SHORT_FORMS = (
+    ShortForm({"n.": "nota"}, lead=behind(r"[ÍíIi]d\.,", r"b[íi]d\.,", r"cit\.,"), rest=NUMBER_NEXT,
+        weight=2),
     ShortForm({"ext.": "exterior", "int.": "interior"}, lead=_AT_ORDINAL, ends="any", weight=2),
     ShortForm({"Desc.": "descuento", "Dto.": "descuento"}, rest=r"(?=:? ?\d+(?:,\d+)? ?%)",
         weight=1.8, any_case=True),
     ShortForm({"p. o.": "por orden", "p. a.": "por autorización", "p. p.": "por poder",
         "P. O.": "por orden", "P. A.": "por autorización"}, rest=r"(?= del? |,| el )", weight=1.8),
-    ShortForm({"gr.": "grupo"}, rest=r"(?= (?:[A-Z]\b|\d))"),
+    ShortForm({"gr.": "grupo", "Gr.": "Grupo"}, rest=r"(?= (?:[A-Z]\b|\d))"),
     ShortForm({"n.": "nota"}, lead=behind(r"\d y", r"\d,"), rest=NUMBER_NEXT),
     *unit_forms(UNIT_NOUNS, "el del al un por cada", "llones de, miles de"),
     ShortForm(NUMBERED, rest=NUMBER_NEXT, weight=1.3, any_case=True),
