@@ -325,10 +325,10 @@ def _row(text: Text, found: TextCoverage) -> Row:
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in found.omitted.most_common())
     package = f"{text.package.name} {text.package.version}"
     return Row(
-        f"{text.name} ({package}): {found.num_words:,} words, {len(found.plan.parts)} chapters,"
-        f" {found.plan.num_segments:,} segments; not spoken",
+        f"{text.name} ({package}): {found.num_words:,} words; not spoken",
         found.omitted_percent, "%", high=None if text.mixed else MAX_OMITTED,
-        spread=f"{kinds or 'nothing'}; CPU {found.read_s + found.plan_s:.1f} s",
+        spread=f"{kinds or 'nothing'}; {len(found.plan.parts)} chapters,"
+        f" {found.plan.num_segments:,} segments; CPU {found.read_s + found.plan_s:.1f} s",
     )  # fmt: skip
 
 
