@@ -417,12 +417,12 @@ class _StateContent:
         is_plain = is_plain and not (tensor.is_conj() or tensor.is_neg())
         if self._copy or not is_plain or storage in self._storages:
             pinned = tensor.device.type == "cuda"
-            held = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)
-            held.copy_(tensor.detach(), non_blocking=pinned)
+            copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)
+            copy.copy_(tensor.detach(), non_blocking=pinned)
         else:
-            held = tensor.detach()
+            copy = tensor.detach()
             self._storages.add(storage)
-        self.files[file][name] = held
+        self.files[file][name] = copy
         self._devices.add(tensor.device)
 
 

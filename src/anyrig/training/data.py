@@ -105,11 +105,11 @@ class DataSource:
     # -- what it is --------------------------------------------------------------------------------
 
     def _find_batch(self) -> int:
-        wanted = self._config.batch
+        batch = self._config.batch
         if self.kind in ("items", "stream"):
-            return _DEFAULT_BATCH if wanted == "auto" else wanted
+            return _DEFAULT_BATCH if batch == "auto" else batch
         own = self._batch_of_loader() * (self._group.size if self._is_sharded else 1)
-        return own if wanted == "auto" else own * self._accumulated
+        return own if batch == "auto" else own * self._accumulated
 
     def _batch_of_loader(self) -> int:
         if self.kind == "loader":
@@ -185,19 +185,19 @@ class DataSource:
         return batch if size is None or count is None else slice_batch(batch, 0, count)
 
     def _read_first(self, count: int | None) -> Batch:
-        data, collate, wanted = self.data, self._collate or default_collate, count
+        data, collate, num_items = self.data, self._collate or default_collate, count
         if self.kind == "loader":
             data, collate = self.data.dataset, self.data.collate_fn
             if self.data.batch_size is None and self.data.batch_sampler is None:
                 return collate(next(iter(data)) if isinstance(data, IterableDataset) else data[0])
-            wanted = min(count or sys.maxsize, _batch_size_of(self.data) or 1)
+            num_items = min(count or sys.maxsize, _batch_size_of(self.data) or 1)
         elif self.kind == "batches":
             return _take_first(data)
-        wanted = wanted or 1
+        num_items = num_items or 1
         if isinstance(data, IterableDataset) or not hasattr(data, "__getitem__"):
-            items = list(itertools.islice(iter(data), wanted))
+            items = list(itertools.islice(iter(data), num_items))
         else:
-            items = [data[number] for number in range(min(wanted, len(data)))]
+            items = [data[number] for number in range(min(num_items, len(data)))]
         if not items:
             raise InvalidInputError("there is no item in the data", hint="Pass at least one item.")
         return collate(items)

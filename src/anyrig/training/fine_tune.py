@@ -86,10 +86,10 @@ def embedding_settings(**changed: Any) -> TrainConfig:
     return classifier_settings(**{"batch": batch, "micro_batch": batch, **changed})
 
 
-def check_count(count: int, held: float) -> None:
-    if not 0 <= held < 1:
+def check_count(count: int, share: float) -> None:
+    if not 0 <= share < 1:
         raise InvalidInputError(
-            f"a held-out share of {held}", hint="It must be from 0 up, below 1."
+            f"a held-out share of {share}", hint="It must be from 0 up, below 1."
         )
     if count < _MIN_EXAMPLES:
         raise InvalidInputError(

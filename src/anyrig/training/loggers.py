@@ -337,9 +337,9 @@ def _format_step(metrics: StepMetrics, total_steps: int | None, unit: str) -> st
     if metrics.units_per_s is not None:
         parts.append(f"{format_count(metrics.units_per_s)} {unit}/s")
     parts.append(f"{format_duration(metrics.step_s)}/step")
-    held = metrics.memory_peak_bytes or metrics.memory_reserved_bytes
-    if held is not None:
-        parts.append(format_bytes(held))
+    memory = metrics.memory_peak_bytes or metrics.memory_reserved_bytes
+    if memory is not None:
+        parts.append(format_bytes(memory))
     if metrics.mfu is not None:
         parts.append(f"MFU {metrics.mfu:.1%}")
     if metrics.total_skipped:

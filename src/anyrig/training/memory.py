@@ -164,9 +164,9 @@ def _find_by_class(model: nn.Module, types: Sequence[str]) -> dict[str, nn.Modul
             raise InvalidSettingError(
                 f"{type(model).__name__} has no module of class {word!r}", hint=hint
             )
-    wanted = set(types)
+    names = set(types)
     return _keep_outermost(
-        {name: one for name, one in model.named_modules() if type(one).__name__ in wanted}
+        {name: one for name, one in model.named_modules() if type(one).__name__ in names}
     )
 
 
@@ -353,8 +353,10 @@ class _Segments:
 
     def _split_layers(self) -> list[_Checkpointed]:
         layers = list(self.whole)
-        held = [layer for part in self._parts for layer in part.block.children()]
-        if len(held) != len(layers) or any(a is not b for a, b in zip(held, layers, strict=True)):
+        children = [layer for part in self._parts for layer in part.block.children()]
+        if len(children) != len(layers) or any(
+            a is not b for a, b in zip(children, layers, strict=True)
+        ):
             size = max(1, round(math.sqrt(len(layers))))
             self._parts = [
                 _Checkpointed(nn.Sequential(*layers[first : first + size]), self.how, None)
@@ -403,17 +405,17 @@ def _out_of_place(block: nn.Module) -> Callable[[], None]:
 @contextlib.contextmanager
 def _statistics_kept(block: nn.Module, inner: AbstractContextManager[Any]) -> Iterator[None]:
     """The second pass writes a batch norm's statistics into copies."""
-    held: list[tuple[nn.Module, dict[str, torch.Tensor | None]]] = []
+    saved: list[tuple[nn.Module, dict[str, torch.Tensor | None]]] = []
     for module in block.modules():
         if isinstance(module, _NormBase) and module.track_running_stats:
-            held.append((module, dict(module._buffers)))
+            saved.append((module, dict(module._buffers)))
     try:
-        for module, buffers in held:
+        for module, buffers in saved:
             module._buffers.update({name: _copy(one) for name, one in buffers.items()})
         with inner:
             yield
     finally:
-        for module, buffers in held:
+        for module, buffers in saved:
             module._buffers.update(buffers)
 
 
@@ -503,21 +505,21 @@ class OffloadedState:
 
     def _step_piece(self, weights: Sequence[torch.Tensor]) -> None:
         for weight in weights:
-            held = self._optimizer.state.get(weight, {})
-            for key, value in held.items():
+            state = self._optimizer.state.get(weight, {})
+            for key, value in state.items():
                 if _is_large(value):
-                    held[key] = value.to(weight.device, non_blocking=value.is_pinned())
+                    state[key] = value.to(weight.device, non_blocking=value.is_pinned())
         self._step()
         for weight in weights:
             self._evict(weight)
 
     def _evict(self, weight: torch.Tensor) -> None:
         """Send a weight's state to the host, into the memory that it had there."""
-        held = self._optimizer.state.get(weight, {})
-        for key, value in held.items():
+        state = self._optimizer.state.get(weight, {})
+        for key, value in state.items():
             if _is_large(value) and value.device.type != "cpu":
                 host = self._find_host(weight, key, value)
-                held[key] = host.copy_(value, non_blocking=host.is_pinned())
+                state[key] = host.copy_(value, non_blocking=host.is_pinned())
 
     def _find_host(self, weight: torch.Tensor, key: str, value: torch.Tensor) -> torch.Tensor:
         """Memory of the host for a tensor; pinned where the device can copy from it by itself."""

@@ -51,7 +51,7 @@ class WeightSplit(NamedTuple):
 
 
 def build_optimizer(
-    wanted: str | Factory | torch.optim.Optimizer,
+    requested: str | Factory | torch.optim.Optimizer,
     model: nn.Module | Named,
     *,
     learning_rate: float = 3e-4,
@@ -63,7 +63,7 @@ def build_optimizer(
     """An optimizer for a model's weights.
 
     Args:
-        wanted: one of `NAMES`; torch's or your own optimizer class; a function of the groups; or
+        requested: one of `NAMES`; torch's or your own optimizer class; a function of the groups; or
             an optimizer, which is checked and taken as it is.
         model: or its weights by name, where the optimizer has other tensors than the model.
         learning_rate: the peak of a schedule.
@@ -73,25 +73,25 @@ def build_optimizer(
         fused: one kernel for all weights; `auto` where a small trial of it works.
     """
     split = split_weights(model)
-    if isinstance(wanted, torch.optim.Optimizer):
-        return BuiltOptimizer(wanted, _describe_given(wanted, split))
+    if isinstance(requested, torch.optim.Optimizer):
+        return BuiltOptimizer(requested, _describe_given(requested, split))
     if not (split.decayed or split.spared):
         raise InvalidInputError(
             "the model has no weights to train", hint="Set requires_grad on those that should be."
         )
     groups = build_groups(split, weight_decay)
-    if not isinstance(wanted, str):
+    if not isinstance(requested, str):
         return BuiltOptimizer(
-            _call_factory(wanted, groups, learning_rate, split),
-            f"{_name_factory(wanted)}, as given",
+            _call_factory(requested, groups, learning_rate, split),
+            f"{_name_factory(requested)}, as given",
         )
-    options = _optimizer_options(wanted, learning_rate, betas, momentum)
-    quick, why = _choose_fused(wanted, fused, split, model)
+    options = _optimizer_options(requested, learning_rate, betas, momentum)
+    quick, why = _choose_fused(requested, fused, split, model)
     if quick:
         options["fused"] = True
-    optimizer = _CLASSES[wanted](groups, **options)
+    optimizer = _CLASSES[requested](groups, **options)
     decay = f"weight decay {weight_decay:g} on {pluralize(len(split.decayed), 'weight')}"
-    return BuiltOptimizer(optimizer, f"{wanted}, {why}; {decay}, none on {len(split.spared)}")
+    return BuiltOptimizer(optimizer, f"{requested}, {why}; {decay}, none on {len(split.spared)}")
 
 
 _CLASSES: Mapping[str, Factory] = {
@@ -151,14 +151,14 @@ def build_groups(split: WeightSplit, weight_decay: float) -> list[dict[str, Any]
 
 
 def _describe_given(optimizer: torch.optim.Optimizer, split: WeightSplit) -> str:
-    held = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
+    optimized = {id(weight) for group in optimizer.param_groups for weight in group["params"]}
     ours = {id(weight) for weight in (*split.decayed, *split.spared)}
-    if ours and not held & ours:
+    if ours and not optimized & ours:
         raise InvalidInputError(
             "the optimizer has none of the model's weights",
             hint="Make it of the parameters of this very model, after the model was last changed.",
         )
-    left = len(ours - held)
+    left = len(ours - optimized)
     note = (
         f"; {pluralize(left, 'trainable weight')} are not in it and stay as they are"
         if left
@@ -192,15 +192,15 @@ def _name_factory(factory: Factory) -> str:
 
 
 def _choose_fused(
-    name: str, wanted: bool | Literal["auto"], split: WeightSplit, model: nn.Module | Named
+    name: str, requested: bool | Literal["auto"], split: WeightSplit, model: nn.Module | Named
 ) -> tuple[bool, str]:
     """Whether fused kernels are used, and why in words."""
-    if wanted is False:
+    if requested is False:
         return False, "not fused, as set"
     why_not = _why_not_fused(name, split, model)
     if not why_not:
         return True, "fused"
-    if wanted is True:
+    if requested is True:
         return False, f"not fused although requested: {why_not}"
     return False, f"not fused: {why_not}"
 
@@ -306,19 +306,19 @@ def _without_gradients_and_hooks(
     optimizer: torch.optim.Optimizer, missing: Sequence[torch.Tensor]
 ) -> Iterator[None]:
     """Gradients of zero for weights without state, none for others; nobody hears of the step."""
-    held = [weight for group in optimizer.param_groups for weight in group["params"]]
-    gradients = [weight.grad for weight in held]
-    wanted = {id(weight) for weight in missing}
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    gradients = [weight.grad for weight in weights]
+    missing_ids = {id(weight) for weight in missing}
     hooks = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
     kept = {name: getattr(optimizer, name) for name in hooks if hasattr(optimizer, name)}
     try:
         for name, value in kept.items():
             setattr(optimizer, name, type(value)())
-        for weight in held:
-            weight.grad = torch.zeros_like(weight) if id(weight) in wanted else None
+        for weight in weights:
+            weight.grad = torch.zeros_like(weight) if id(weight) in missing_ids else None
         yield
     finally:
-        for weight, gradient in zip(held, gradients, strict=True):
+        for weight, gradient in zip(weights, gradients, strict=True):
             weight.grad = gradient
         for name, value in kept.items():
             setattr(optimizer, name, value)

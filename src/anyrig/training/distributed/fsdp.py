@@ -99,8 +99,8 @@ class Fsdp(Collective):
         assert self._root is not None, "prepare the model first"
         now = dict(self._root.named_parameters())
         new = {id(old()): now[name] for name, old in self._before.items() if old() is not None}
-        held = [one for group in optimizer.param_groups for one in group["params"]]
-        stale = [one for one in held if id(one) in new and new[id(one)] is not one]
+        weights = [one for group in optimizer.param_groups for one in group["params"]]
+        stale = [one for one in weights if id(one) in new and new[id(one)] is not one]
         if any(optimizer.state.get(one) for one in stale):
             raise InvalidInputError(
                 "the optimizer has taken steps with the whole model already",
@@ -198,8 +198,8 @@ class Fsdp(Collective):
     def _shard_state(
         self, model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]
     ) -> dict[str, Any]:
-        held = [one for group in optimizer.param_groups for one in group["params"]]
-        named = dict(zip(parameter_names(model, optimizer), held, strict=True))
+        weights = [one for group in optimizer.param_groups for one in group["params"]]
+        named = dict(zip(parameter_names(model, optimizer), weights, strict=True))
         inner = {
             name: {
                 key: _shard_like(named[name], value)

@@ -148,8 +148,8 @@ def parameter_names(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[
     A parameter that the model does not have, such as a master copy, goes by its number (`#3`).
     """
     known = {id(value): plain_name(name) for name, value in model.named_parameters()}
-    held = [value for group in optimizer.param_groups for value in group["params"]]
-    return [known.get(id(value), f"#{number}") for number, value in enumerate(held)]
+    weights = [value for group in optimizer.param_groups for value in group["params"]]
+    return [known.get(id(value), f"#{number}") for number, value in enumerate(weights)]
 
 
 def named_optimizer_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -176,9 +176,9 @@ def load_optimizer_state(
         {**saved, **{key: mine[key] for key in _OWN if key in mine}}
         for saved, mine in zip(state["param_groups"], own, strict=True)
     ]
-    held = [value for group in optimizer.param_groups for value in group["params"]]
+    weights = [value for group in optimizer.param_groups for value in group["params"]]
     inner = {
-        numbers.get(key, key): _copy_state(value, held[numbers[key]] if key in numbers else None)
+        numbers.get(key, key): _copy_state(value, weights[numbers[key]] if key in numbers else None)
         for key, value in state["state"].items()
     }
     optimizer.load_state_dict({**state, "state": inner, "param_groups": groups})
@@ -237,12 +237,12 @@ def check_weights(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None
     shape.
     """
     state = model.state_dict(keep_vars=True)
-    wanted = {plain_name(n): one for n, one in state.items() if isinstance(one, torch.Tensor)}
-    missing = _find_missing(wanted, weights)
-    extra = [name for name in weights if name not in wanted]
+    saved = {plain_name(n): one for n, one in state.items() if isinstance(one, torch.Tensor)}
+    missing = _find_missing(saved, weights)
+    extra = [name for name in weights if name not in saved]
     shaped = [
         f"{name} is {_format_shape(weights[name])}, the model's {_format_shape(tensor)}"
-        for name, tensor in wanted.items()
+        for name, tensor in saved.items()
         if name in weights and weights[name].shape != tensor.shape
     ]
     parts = [
@@ -253,15 +253,15 @@ def check_weights(model: nn.Module, weights: Mapping[str, torch.Tensor]) -> None
     problems = "; ".join(filter(None, parts))
     if problems:
         raise InvalidInputError(
-            f"the weights are not this model's: {problems}", hint=_suggest_fix(wanted, weights)
+            f"the weights are not this model's: {problems}", hint=_suggest_fix(saved, weights)
         )
 
 
-def _find_missing(wanted: Mapping[str, torch.Tensor], weights: Mapping[str, object]) -> list[str]:
+def _find_missing(saved: Mapping[str, torch.Tensor], weights: Mapping[str, object]) -> list[str]:
     """Names without a weight, other than those whose twin (a tied weight) has one."""
-    there = {id(tensor) for name, tensor in wanted.items() if name in weights}
+    there = {id(tensor) for name, tensor in saved.items() if name in weights}
     return [
-        name for name, tensor in wanted.items() if name not in weights and id(tensor) not in there
+        name for name, tensor in saved.items() if name not in weights and id(tensor) not in there
     ]
 
 
@@ -274,10 +274,10 @@ def _list_names(start: str, names: Sequence[str]) -> str:
     return f"{start} {', '.join(names[:_SHOWN])}{more}".strip() if names else ""
 
 
-def _suggest_fix(wanted: Mapping[str, object], weights: Mapping[str, object]) -> str:
-    for prefix in _PREFIXES if set(wanted) != set(weights) else ():
-        if {name.removeprefix(prefix) for name in weights} == set(wanted):
+def _suggest_fix(saved: Mapping[str, object], weights: Mapping[str, object]) -> str:
+    for prefix in _PREFIXES if set(saved) != set(weights) else ():
+        if {name.removeprefix(prefix) for name in weights} == set(saved):
             return f"The names differ by {prefix!r} alone: take it off the weights' names."
-        if {name.removeprefix(prefix) for name in wanted} == set(weights):
+        if {name.removeprefix(prefix) for name in saved} == set(weights):
             return f"The names differ by {prefix!r} alone: put it before the weights' names."
     return "Build the model with the settings that the checkpoint was made with."

@@ -475,8 +475,8 @@ def next_fit_file(environment: Mapping[str, str]) -> FitFile | None:
             _fit_folder = tempfile.TemporaryDirectory(prefix="anyrig-fit-")
         folder = _fit_folder.name
     number, _num_fits = _num_fits, _num_fits + 1
-    wanted = int(environment.get(FIT_NUMBER) or number)
-    return FitFile(Path(folder) / f"{number}.pt", number < wanted)
+    latest = int(environment.get(FIT_NUMBER) or number)
+    return FitFile(Path(folder) / f"{number}.pt", number < latest)
 
 
 def run_again(

@@ -135,7 +135,7 @@ def classifier(
     model: nn.Module,
     cutter: Cutter,
     learnt: Sequence[LabelledText],
-    held: Sequence[LabelledText] = (),
+    validation: Sequence[LabelledText] = (),
     labels: Sequence[str] = (),
     *,
     kind: Kind = "one",
@@ -148,14 +148,14 @@ def classifier(
         model: takes input_ids and attention_mask, and gives something with `logits`.
         cutter: of the model.
         learnt: examples to learn from.
-        held: examples that are only measured.
+        validation: examples that are only measured.
         labels: the names, by number.
         kind: whether a text has one label or any number.
         class_weights: `balanced` lets rare labels count as much as common ones; or a weight each.
         adapted: the model with a LoRA adapter, of `add_adapter`.
     """
     check_labels(learnt, len(labels), kind)
-    check_labels(held, len(labels), kind)
+    check_labels(validation, len(labels), kind)
     weights = _weigh_labels(class_weights, learnt, len(labels), kind)
     texts.set_pad_token(model, cutter)
 
@@ -173,7 +173,7 @@ def classifier(
     return Task(
         "classifier", model, _tokenize(cutter, learnt, len(labels)), LabelLoss(kind, weights),
         collate=partial(_pad_batch, pad=texts.get_pad_token(model)),
-        validation=_tokenize(cutter, held, len(labels)) or None,
+        validation=_tokenize(cutter, validation, len(labels)) or None,
         metrics=classification_metrics(kind), finish=finish,
     )  # fmt: skip
 
@@ -308,7 +308,7 @@ def split(
         for label in examples[number].labels or (-1,):
             by_label.setdefault(label, []).append(number)
     left = {label: len(numbers) for label, numbers in by_label.items()}
-    held: set[int] = set()
+    held_out: set[int] = set()
     for label, numbers in sorted(by_label.items(), key=lambda pair: (len(pair[1]), pair[0])):
         want = round(share * len(numbers))
         if share > 0 and len(numbers) > 2:
@@ -317,14 +317,14 @@ def split(
             its = examples[number].labels or (-1,)
             if (
                 len(numbers) - left[label] < want
-                and number not in held
+                and number not in held_out
                 and _can_hold_out(its, left)
             ):
-                held.add(number)
+                held_out.add(number)
                 for one in its:
                     left[one] -= 1
-    learnt = [number for number in range(len(examples)) if number not in held]
-    return learnt, sorted(held)
+    learnt = [number for number in range(len(examples)) if number not in held_out]
+    return learnt, sorted(held_out)
 
 
 def _can_hold_out(labels: Sequence[int], left: Mapping[int, int]) -> bool:

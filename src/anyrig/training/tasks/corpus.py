@@ -333,12 +333,14 @@ def split_windows(
             f"the text has {row.num_tokens} tokens, fewer than a window of {context + 1}",
             hint="Pass more text, or set a shorter context.",
         )
-    held = min(round(num_windows * share), num_windows - 1)
+    num_validation = min(round(num_windows * share), num_windows - 1)
     if share > 0 and num_windows > 1:
-        held = max(held, 1)
-    kept = num_windows - held
-    validation = TokenWindows(row, context, kept, held, end) if held else None
-    return TokenWindows(row, context, 0, kept, end), validation
+        num_validation = max(num_validation, 1)
+    num_train = num_windows - num_validation
+    validation = (
+        TokenWindows(row, context, num_train, num_validation, end) if num_validation else None
+    )
+    return TokenWindows(row, context, 0, num_train, end), validation
 
 
 # -- tokenizers ------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def embedding(
     model: SentenceModel,
     cutter: Cutter,
     learnt: Sequence[Pair] | Sequence[Scored],
-    held: Sequence[Pair] | Sequence[Scored] = (),
+    validation: Sequence[Pair] | Sequence[Scored] = (),
     *,
     scale: float = SCALE,
     prompts: Mapping[str, str] | None = None,
@@ -104,14 +104,14 @@ def embedding(
         model: what learns.
         cutter: of the model.
         learnt: pairs, or scored pairs.
-        held: some of the same kind that are only measured.
+        validation: some of the same kind that are only measured.
         scale: what cosines of pairs are multiplied by.
         prompts: what stands before a text by its use: anchors are queries, the rest passages.
     """
     if not learnt:
         raise InvalidInputError("there are no pairs to learn from", hint="Pass some.")
     scored = isinstance(learnt[0], Scored)
-    if any(isinstance(one, Scored) != scored for one in (*learnt, *held)):
+    if any(isinstance(one, Scored) != scored for one in (*learnt, *validation)):
         raise InvalidInputError("pairs with scores and without", hint="Pass one kind of them.")
     if scale <= 0:
         raise InvalidInputError(f"a scale of {scale}", hint="It must be above 0; 20 is usual.")
@@ -132,13 +132,13 @@ def embedding(
     return Task(
         "embedding", model, cut(cutter, learnt, prompts), loss,
         collate=partial(_scored_batch if scored else _pair_batch, pad=texts.get_pad_token(model)),
-        validation=cut(cutter, held, prompts) or None,
+        validation=cut(cutter, validation, prompts) or None,
         metrics={"cosine_error": cosine_error} if scored else {"recall_at_1": recall_at_1},
         finish=finish,
     )  # fmt: skip
 
 
-def split_pairs(rows: Sequence[Any], held: float, *, seed: int = 0) -> tuple[list[int], list[int]]:
+def split_pairs(rows: Sequence[Any], share: float, *, seed: int = 0) -> tuple[list[int], list[int]]:
     """Numbers of the pairs to learn from and of those held out.
 
     Pairs that share a text stay on one side: what was learnt word for word would flatter.
@@ -158,7 +158,7 @@ def split_pairs(rows: Sequence[Any], held: float, *, seed: int = 0) -> tuple[lis
     members: dict[int, list[int]] = {}
     for number in range(len(rows)):
         members.setdefault(find_root(number), []).append(number)
-    limit, held_out = round(held * len(rows)), set[int]()
+    limit, held_out = round(share * len(rows)), set[int]()
     for some in random.Random(seed).sample(list(members.values()), len(members)):
         if len(held_out) + len(some) <= limit:
             held_out.update(some)

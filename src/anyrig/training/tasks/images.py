@@ -123,7 +123,7 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     skipped = {**found.skipped, **stray}
     for path, reason in skipped.items():
         log.warning("%s is left out: %s", path, reason)
-    kept, held = _split(found.names, labels, chosen.validation, seed)
+    kept, held_out = _split(found.names, labels, chosen.validation, seed)
     with seed_torch(seed):
         if source is None:
             body, shape = build_model(chosen.model, len(classes), chosen.channels)
@@ -138,11 +138,13 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
         "classes": classes, "size": size, "channels": chosen.channels,
         "normalise": chosen.normalise, "model": shape,
     }  # fmt: skip
+    data = Pictures(found, kept, [labels[one] for one in kept], changes)
+    validation = Pictures(found, held_out, [labels[one] for one in held_out]) if held_out else None
     return Task(
         name="images",
         model=model,
-        data=Pictures(found, kept, [labels[one] for one in kept], changes),
-        validation=Pictures(found, held, [labels[one] for one in held]) if held else None,
+        data=data,
+        validation=validation,
         loss=PictureLoss(weights, chosen.smoothing),
         metrics={"accuracy": accuracy},
         finish=ImagesOutput(model, about, source),
@@ -154,10 +156,10 @@ def _find_pretrained(
     chosen: ImagesConfig, folder: Path
 ) -> tuple[Path | None, Preprocessing | None]:
     """The folder of a model of transformers, and what a pretrained model was trained on."""
-    wanted = chosen.model
-    if isinstance(wanted, str):
-        path = resolve_path(folder, wanted)
-        source = path if (path / "config.json").is_file() else find_cached_repository(wanted)
+    requested = chosen.model
+    if isinstance(requested, str):
+        path = resolve_path(folder, requested)
+        source = path if (path / "config.json").is_file() else find_cached_repository(requested)
         if source is None:
             return None, None
         found = read_preprocessing(source)
@@ -166,8 +168,8 @@ def _find_pretrained(
             f"The model has {found.channels}.",
         )  # fmt: skip
         return source, found
-    if wanted.get("kind") == "timm" and wanted.get("pretrained"):
-        return None, read_timm_preprocessing(str(wanted.get("preset")), chosen.channels)
+    if requested.get("kind") == "timm" and requested.get("pretrained"):
+        return None, read_timm_preprocessing(str(requested.get("preset")), chosen.channels)
     return None, None
 
 
@@ -209,13 +211,13 @@ def _split(
 ) -> tuple[list[int], list[int]]:
     """Each class is split by itself."""
     kept: list[int] = []
-    held: list[int] = []
+    validation: list[int] = []
     for label in sorted(set(labels.values())):
         numbers = [number for number, its in labels.items() if its == label]
         ours, theirs = split_validation([names[one] for one in numbers], share, seed)
         kept += [numbers[one] for one in ours]
-        held += [numbers[one] for one in theirs]
-    return sorted(kept), sorted(held)
+        validation += [numbers[one] for one in theirs]
+    return sorted(kept), sorted(validation)
 
 
 def _weights(labels: Sequence[int], num_classes: int, kind: str) -> torch.Tensor | None:
@@ -254,10 +256,10 @@ class NormalizedModel(nn.Module):
 
 
 def build_model(
-    wanted: str | Mapping[str, Any], classes: int, channels: int
+    requested: str | Mapping[str, Any], classes: int, channels: int
 ) -> tuple[nn.Module, dict[str, Any]]:
     """A model by `kind:preset` or by a table, and the table that makes it again."""
-    sizes = dict(wanted) if isinstance(wanted, Mapping) else _table(wanted)
+    sizes = dict(requested) if isinstance(requested, Mapping) else _table(requested)
     kind, preset = sizes.pop("kind", "convnet"), sizes.pop("preset", "tiny")
     fixed = {"classes": classes, "channels": channels}
     if kind == "convnet":
@@ -277,7 +279,8 @@ def build_model(
             "timm:vit_tiny_patch16_224. What 0.1.0 trained still runs as model.onnx.",
         )
     raise InvalidSettingError(
-        f"[task] model is {wanted!r}, which is no kind of model and no folder with a config.json",
+        f"[task] model is {requested!r}, which is no kind of model and no folder with a"
+        " config.json",
         hint="Kinds are: convnet, timm. Or give a Hugging Face folder.",
     )
 
