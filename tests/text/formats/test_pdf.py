@@ -940,3 +940,18 @@ def test_an_outline_that_lost_letters_takes_them_from_the_page(tmp_path: Path) -
     leaf.set(60, 510, HARBOUR)
     document = read_leaves(tmp_path, [leaf], outline=[(1, "1. ber Muttprint", 1, 560.0)])
     assert [chapter.title for chapter in document.chapters] == ["1. \u00dcber Muttprint"]
+
+
+def test_a_foot_of_two_lines_that_a_full_page_runs_over(tmp_path: Path) -> None:
+    leaves = []
+    for number in range(8):
+        leaf = Leaf().put(60, 40, "Written by Bo Larsen (bo at example", 9).put(60, 28, ")", 9)
+        leaf.set(60, 540, f"Sheet {number}. {HARBOUR}")
+        if number == 3:
+            leaf.put(60, 14, "A line that runs over the foot of its page.")
+        leaves.append(leaf)
+    document = read_leaves(tmp_path, leaves)
+    heard = " ".join(block.text for block in blocks(document) if block.kind != "page")
+    assert "Bo Larsen" not in heard
+    assert " ) " not in heard
+    assert "A line that runs over" in heard

@@ -228,15 +228,18 @@ def _find_repeated(edges: list[EdgeRow], num_pages: int, body: float) -> set[Edg
     """Rows that come again at the same height, and what else stands in the place of a head."""
     groups: dict[tuple[bool, str], list[EdgeRow]] = defaultdict(list)
     for edge in edges:
-        if any(letter.isalpha() for letter in edge.bare):
+        if any(map(str.isalpha, edge.bare)) or not any(map(str.isdigit, edge.text)):
             groups[edge.top, edge.bare].append(edge)
     found: set[EdgeRow] = set()
+    on_most_pages: set[EdgeRow] = set()
     for group in groups.values():
         for level in _group_by_height(group):
             if _comes_again(level, num_pages, body):
                 found |= set(level)
+                if len({edge.page for edge in level}) > max(3, num_pages / 2):
+                    on_most_pages |= set(level)  # also where a full page runs over it
     found |= _find_in_same_slot(edges, found, body)
-    return _keep_outermost(found, edges)
+    return _keep_outermost(found, edges) | on_most_pages
 
 
 def _group_by_height(group: list[EdgeRow]) -> list[list[EdgeRow]]:
