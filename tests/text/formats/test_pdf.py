@@ -955,3 +955,19 @@ def test_a_foot_of_two_lines_that_a_full_page_runs_over(tmp_path: Path) -> None:
     assert "Bo Larsen" not in heard
     assert " ) " not in heard
     assert "A line that runs over" in heard
+
+
+def test_notes_in_the_margin_are_in_no_sentence(tmp_path: Path) -> None:
+    leaves = []
+    for number in range(4):
+        leaf = Leaf(width=500)
+        lines = broken(f"Sheet {number}. {HARBOUR} {ROAD}", 300, 10)
+        for at, line in enumerate(lines):
+            leaf.put(60, 500 - 12 * at, line)
+            if at == 2:
+                leaf.put(60 + width_of(line, 10), 480, str(number + 1), 6)
+        leaf.put(390, 476, f"{number + 1} harbour.example", 7)
+        leaves.append(leaf)
+    document = read_leaves(tmp_path, leaves)
+    assert [text.split()[0] for text in texts(document, "note")] == ["1", "2", "3", "4"]
+    assert not any("example" in text for text in texts(document, "paragraph"))

@@ -35,6 +35,7 @@ _DRESSED = re.compile(
 _MIN_LINE_NUMBERS = 4
 _MIN_PLAN = 4
 """Lines of a slide that an earlier one has too."""
+_MIN_MARGIN_PAGES = 3
 _LINE_NUMBER_SIZE = 0.85
 """Of the text that they count, at most."""
 _DATE = re.compile(r"\d+[/.:-]\d+[/.:-]\d+")
@@ -356,6 +357,31 @@ def _parse_page_number(text: str) -> tuple[int, bool] | None:
         return int(digits), False
     value = roman_value(digits)
     return (value, True) if value else None
+
+
+def find_margin_column(pages: Sequence[PdfPage], body: float) -> float | None:
+    """Where small type beside the text begins, on several pages: notes in the margin."""
+    places: dict[int, set[int]] = defaultdict(set)
+    for page in pages:
+        for run in _list_beside_text(page, body):
+            places[round(run.left)].add(page.number)
+    left = max(places, key=lambda one: len(places[one]), default=0)
+    return left - 1.5 if places and len(places[left]) >= _MIN_MARGIN_PAGES else None
+
+
+def take_margin(page: PdfPage, runs: Sequence[TextRun], left: float, body: float) -> list[TextRun]:
+    """Those of some runs of a page that stand in the margin column."""
+    beside = {id(run) for run in _list_beside_text(page, body) if run.left >= left}
+    return [run for run in runs if id(run) in beside]
+
+
+def _list_beside_text(page: PdfPage, body: float) -> list[TextRun]:
+    runs = [run for run in page.runs if not run.aside and run.base < page.height * (1 - _ZONE / 2)]
+    text = [run for run in runs if run.size >= _SMALLER * body]
+    if 2 * sum(len(run.text) for run in text) < sum(len(run.text) for run in runs):
+        return []  # an index, or a page of small type
+    edge = max((run.right for run in text), default=page.width) + 0.5 * body
+    return [run for run in runs if run.size < _SMALLER * body and run.left > edge]
 
 
 # -- footnotes -------------------------------------------------------------------------------------

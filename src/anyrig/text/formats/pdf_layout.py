@@ -15,8 +15,10 @@ from anyrig.text.formats.pdf_furniture import (
     cut_notes,
     find_body_size,
     find_furniture,
+    find_margin_column,
     find_repeated_slides,
     is_note_mark,
+    take_margin,
 )
 from anyrig.text.formats.pdf_headings import (
     ChapterStart,
@@ -181,6 +183,7 @@ def _separate_furniture(
     fixed = find_furniture(pages)
     repeated = set() if by_page else find_repeated_slides(pages, fixed)
     fixed |= {page.number: list(page.runs) for page in pages if page.number in repeated}
+    margin = find_margin_column(pages, body)
     lines: list[PdfLine] = []
     notes: dict[int, list[Footnote]] = {}
     region = 0
@@ -188,7 +191,11 @@ def _separate_furniture(
     for page in pages:
         taken = {id(run) for run in fixed[page.number]}
         free = [run for run in page.runs if id(run) not in taken]
-        here = build_lines(page, free, region)
+        noted = [] if margin is None else take_margin(page, free, margin, body)
+        beside = {id(run) for run in noted}
+        here = build_lines(page, [run for run in free if id(run) not in beside], region)
+        region = max((line.region for line in here), default=region) + 1
+        here += build_lines(page, noted, region)
         region = max((line.region for line in here), default=region) + 1
         here, found = cut_notes(here, body, goes_on=goes_on)
         goes_on = bool(found) and found[-1].lines[-1].text[-1] not in ".!?"

@@ -175,7 +175,7 @@ def _are_columns(left: list[TextRun], right: list[TextRun], size: float) -> bool
     # An index, or verse: many short lines on both sides, which begin at one place.
     few = min(len(left), len(right))
     widths = [max(p.right for p in side) - min(p.left for p in side) for side in (left, right)]
-    is_leaders = min(_share_of_letters(side) for side in (left, right)) < 0.1
+    is_leaders = any(5 * sum(map(_has_letters, side)) < len(side) for side in (left, right))
     if few >= 8 and min(widths) > 15 * size and not is_leaders and not _share_rows(left, right):
         return True  # panels of a leaflet, whatever is in them
     if _share_rows(left, right) and few < 20:
@@ -223,12 +223,12 @@ def _begins_alike(side: list[TextRun]) -> bool:
 
 
 def _is_words(side: list[TextRun]) -> bool:
-    return _share_of_letters(side) > 0.55
-
-
-def _share_of_letters(side: list[TextRun]) -> float:
     letters = sum(sum(letter.isalpha() for letter in run.text) for run in side)
-    return letters / sum(len(run.text) for run in side)
+    return letters > 0.55 * sum(len(run.text) for run in side)
+
+
+def _has_letters(run: TextRun) -> bool:
+    return any(map(str.isalpha, run.text))
 
 
 def build_lines(page: PdfPage, runs: Sequence[TextRun], first_region: int) -> list[PdfLine]:
