@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import random
+import time
 import zlib
 from collections import Counter
 from pathlib import Path
@@ -971,3 +972,14 @@ def test_notes_in_the_margin_are_in_no_sentence(tmp_path: Path) -> None:
     document = read_leaves(tmp_path, leaves)
     assert [text.split()[0] for text in texts(document, "note")] == ["1", "2", "3", "4"]
     assert not any("example" in text for text in texts(document, "paragraph"))
+
+
+def test_pages_full_of_accents_or_numbers_are_read_at_once(tmp_path: Path) -> None:
+    accents, numbers = Leaf(), Leaf()
+    for at in range(300):
+        accents.put(20, 20 + at, "\u00b4a" * 200, 3)
+    for at in range(9_000):
+        numbers.put(20 + at % 90 * 4, 20 + at // 90 * 5, str(1000 - at // 90), 1.5)
+    start = time.process_time()
+    read_leaves(tmp_path, [accents, numbers])
+    assert time.process_time() - start < 30

@@ -445,7 +445,7 @@ def _move_accents(glyphs: _Glyphs) -> _Glyphs:
     PDFium takes such an accent for a line of its own, or puts it at the end of one.
     """
     accents = np.flatnonzero(np.isin(glyphs.letters, _ACCENT_SIGNS)).tolist()
-    if not accents:
+    if not accents or len(accents) * len(glyphs) > _MAX_ACCENTS:
         return glyphs
     is_letter = np.array([letters[-1:].isalpha() for letters in glyphs.letters], np.bool_)
     places = np.arange(len(glyphs), dtype=np.float64)
@@ -600,6 +600,8 @@ _ACCENTS = {
     "\u02c7": "\u030c", "\u00b8": "\u0327", "\u00af": "\u0304", "\u02da": "\u030a",
     "\u02d8": "\u0306", "\u02d9": "\u0307", "\u02dd": "\u030b", "\u02db": "\u0328",
 }  # fmt: skip
+_MAX_ACCENTS = 50_000_000
+"""Times the glyphs of a page: each looks for its letter among them."""
 _ACCENT_SIGNS = np.array(list(_ACCENTS), np.object_)
 _SPACING = {combining: spacing for spacing, combining in _ACCENTS.items()}
 """Accents that stand over no letter: some fonts call their quotation marks so."""

@@ -36,6 +36,8 @@ _MIN_LINE_NUMBERS = 4
 _MIN_PLAN = 4
 """Lines of a slide that an earlier one has too."""
 _MIN_MARGIN_PAGES = 3
+_MAX_NUMBERED_RUNS = 5_000
+"""Of a page: each column of numbers is compared with all."""
 _LINE_NUMBER_SIZE = 0.85
 """Of the text that they count, at most."""
 _DATE = re.compile(r"\d+[/.:-]\d+[/.:-]\d+")
@@ -108,7 +110,7 @@ def find_repeated_slides(pages: Sequence[PdfPage], furniture: dict[int, list[Tex
 def _find_line_numbers(runs: Sequence[TextRun]) -> list[TextRun]:
     """Small numbers outside of the text that count its lines: of a draft, or of a listing."""
     columns: dict[int, list[TextRun]] = defaultdict(list)
-    for run in runs:
+    for run in runs if len(runs) <= _MAX_NUMBERED_RUNS else ():
         if _NUMBER.fullmatch(run.text):
             columns[round(run.right / 2)].append(run)
     found: list[TextRun] = []
