@@ -143,7 +143,7 @@ class Stretch:
         """Where a recogniser is tried, in order."""
         if at == "needs":
             words = self.words
-            found = [place for word in words.keys() & needs for place in words[word]]
+            found = [place for word in needs.intersection(words) for place in words[word]]
             return sorted(set(found)) if len(found) > 1 else found
         if (places := self._places.get(at)) is None:
             places = self._places[at] = list(self._find(at))

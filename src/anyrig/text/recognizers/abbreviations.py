@@ -285,14 +285,14 @@ _WORDS_BEFORE = frozenset(
 
 @recognizer(
     "abbreviation",
-    rf"(?<![\w.])({one_of(english.NUMBERED)})\. ?(?=#?\(?(?:[~≈<>≤≥±+−-] ?)?\d|[IVX]+\b(?!')|"
-    rf"§|[A-H](?=[ ,;:).]|$)|"
+    r"(?<![\w.])([A-Za-z]{1,8})\. ?(?=#?\(?(?:[~≈<>≤≥±+−-] ?)?\d|[IVX]+\b(?!')|"
+    r"§|[A-H](?=[ ,;:).]|$)|"
     r"(?:(?!ill)[ivxl]{2,7}|[vx])(?=[,;:)]|\.? [a-z]|\.$|\. [A-Z])|[A-Z]{1,3}-?\d)",
     needs=english.NUMBERED,
     weight=1.3,
 )
 def propose_word_before_number(match: re.Match[str]) -> Proposal | None:
-    if not _is_numbering(match):
+    if match[1] not in english.NUMBERED or not _is_numbering(match):
         return None
     short, rest = match[1], after(match, 12)
     shown = short == "Ex" and re.match(r"(?![IVX])[A-Z]", rest)
@@ -593,17 +593,20 @@ _CLIPPED_ENGLISH = {
 
 @recognizer(
     "abbreviation",
-    rf"(?<![\w.'’-])({one_of(_CLIPPED_ENGLISH)})\.(?=[,;:]|\)[,;:]|\)? [a-z])",
+    r"(?<![\w.'’-])([A-Za-z]{2,8})\.(?=[,;:]|\)[,;:]|"
+    r"\)? [a-z])",
     needs=_CLIPPED_ENGLISH,
     weight=0.9,
 )
 def propose_clipped_word(match: re.Match[str]) -> Proposal | None:
     """`the econ. policy`, `of the chem. dept.`: no sentence goes on small."""
-    if match.string[:1].islower() or re.match(r" [a-z]\.(?!\w)", after(match, 5)):
+    words = _CLIPPED_ENGLISH.get(match[1])
+    careless = match.string[:1].islower()
+    if not words or careless or re.match(r" [a-z]\.(?!\w)", after(match, 5)):
         return None
     if match[1][0].isupper() and re.search(r"\b[A-Z][a-z]*\. $", before(match, 12)):
         return None  # Bibl. Nat., in another language
-    return Proposal(v.Abbreviation(_CLIPPED_ENGLISH[match[1]]), stop="abbreviation")
+    return Proposal(v.Abbreviation(words), stop="abbreviation")
 
 
 _KIN = frozenset("bro bros dau daus abt bef aft nr".split())

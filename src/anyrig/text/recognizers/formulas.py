@@ -64,6 +64,7 @@ def propose_ion(match: re.Match[str]) -> v.Value | None:
     r"(NO[23]|HCO3|MnO4|ClO[34]?|HSO4|HSO3|H2PO4)()([-−]))(?!\w)",
     languages=RECOGNIZED_LANGUAGES,
     needs="-−+",
+    digits=True,
     weight=3,
     at="capital",
 )

@@ -337,7 +337,7 @@ def propose_dialled_sign(match: re.Match[str]) -> v.Value:
     return v.Abbreviation(("star" if match[1] == "*" else "pound") + gap)
 
 
-constant("sign", r"(?:(?<=[=(] )|(?<=[=(]))[-−](?=\d+/\d)", v.Abbreviation("minus "), needs="-−",
+constant("sign", r"[-−](?=\d+/\d)(?:(?<=[=(].)|(?<=[=(] .))", v.Abbreviation("minus "), needs="-−",
          digits=True, weight=2)  # fmt: skip
 constant("sign", r"(?<=\d)#(?= [a-z])", v.Abbreviation(" pound"), needs="#", weight=1.5)
 constant(
@@ -411,7 +411,7 @@ def propose_plus_or_minus(language: str, match: re.Match[str]) -> v.Value:
 for _code, _less, _more in (("es", "menos", "más"), ("fr", "moins", "plus")):
     for _sign, _words in (("-", _less), ("+", _more)):
         constant(
-            "sign", rf"(?<=s ){re.escape(_sign)}(?= de \d+ (?:ans|años|anni)\b)",
+            "sign", rf"{re.escape(_sign)}(?= de \d+ (?:ans|años)\b)(?<=s .)",
             v.Abbreviation(_words), languages=(_code,), needs=_sign, digits=True, weight=2,
         )  # fmt: skip
 for _code, _during in (("es", "por"), ("fr", "pendant")):

@@ -202,7 +202,7 @@ CLIPPED = dict(
         "mol molecular; morn morning; msg message; msgs messages; mtd mounted; mts mountains; "
         "mun municipal; mus musical; mut mutual; myth mythology; nat national; nav navigation; "
         "nbr number; nec necessary; neut neuter; nom nominal; num number; obj object; "
-        "occ occupation; ofcr officer; ofr officer; op opus; opt optional; orch orchestra; "
+        "occ occupation; ofcr officer; ofr officer; opt optional; orch orchestra; "
         "ord ordinance; org organization; orgs organizations; par parish; para paragraph; "
         "paras paragraphs; parl parliament; pat patent; pc piece; pd paid; perh perhaps; "
         "perm permanent; pers personal; pert pertaining; pg page; pharm pharmacy; "
