@@ -13,6 +13,8 @@ A file of its own because it runs before anyrig can be imported.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import os
 import runpy
@@ -32,6 +34,7 @@ class PackageFinder:
 
 
 def main() -> None:
+    atexit.register(gc.freeze)  # as in commands: a process that ends need not look for garbage
     module = sys.argv.pop(1)
     if module.startswith("{"):
         sys.meta_path.insert(0, PackageFinder(json.loads(module)))
