@@ -45,7 +45,7 @@ THEMES = {
     "classify": ("cpu",),
     "embed_cpu": ("cpu",),
     "documents_tasks": ("cpu", "h200"),
-    "search": ("cpu",),
+    "search": ("cpu", "h200"),
     "retrieval": ("cpu",),
     "serve_embed": ("cpu",),
     "ocr_pages": ("cpu",),
