@@ -279,11 +279,14 @@ class AnyrigError(Exception):
     def __init__(self, message: str, *, hint: str) -> None:
         self.message, self.hint = cut_long_values(message), cut_long_values(hint)
         super().__init__(self.message)
-        if hint:
-            self.add_note(str(self.hint))  # Python shows it below a traceback
 
     def __str__(self) -> str:
         return str(self.message)
+
+    @property
+    def __notes__(self) -> list[str]:  # type: ignore[override]
+        """What Python shows below a traceback."""
+        return [str(self.hint)] if self.hint else []
 
 
 class InvalidInputError(AnyrigError):

@@ -6,6 +6,7 @@ Whatever is wrong is one `InvalidInputError`.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -71,7 +72,7 @@ def test_archives_are_told_apart_by_what_they_hold(
     ("name", "data", "message"),
     [
         ("a.txt", b"", "is empty"),
-        ("a.epub", b"This is no archive.", r"a\.epub is not a valid EPUB \(damaged\?\)$"),
+        ("a.epub", b"This is no archive.", r"^a\.epub is not a valid EPUB \(damaged\?\)$"),
         ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\x00" * 99, "a damaged Office file"),
         ("a.txt", b"\x1f\x8b\x08\x00", "gzip"),
         ("a.txt", b"RIFF\x24\x08\x00\x00WAVEfmt ", "an audio or video file"),
@@ -84,8 +85,9 @@ def test_other_files_are_refused_for_what_they_are(
     tmp_path: Path, name: str, data: bytes, message: str
 ) -> None:
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises(InvalidInputError) as caught:
         read(tmp_path / name)
+    assert re.search(message, caught.value.message)
 
 
 NOISE = bytes(range(128, 256)) * 40
@@ -114,8 +116,9 @@ def test_a_damaged_file_is_named_by_its_format(
 
 def test_a_pdf_that_breaks_off_is_damaged(tmp_path: Path) -> None:
     (tmp_path / "x.pdf").write_bytes(b"%PDF-1.7\n" + NOISE)
-    with pytest.raises(InvalidInputError, match=r"^x\.pdf is not a valid PDF \(damaged\?\)$"):
+    with pytest.raises(InvalidInputError) as caught:
         read(tmp_path / "x.pdf")
+    assert caught.value.message == "x.pdf is not a valid PDF (damaged?)"
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
