@@ -143,6 +143,46 @@ def test_labels_by_name_are_not_too_sure_of_other_texts(multilingual: Embedder) 
     assert _share(others, _asked(others, chooser, multilingual)) >= 0.5
 
 
+ALIKE = ({"invoice", "reminder of payment", "quotation"}, {"job application", "CV"},
+         {"contract", "quotation"}, {"complaint", "cancellation"})  # fmt: skip
+"""Kinds of papers of which one may be taken for another, by people too."""
+
+
+def test_papers_in_four_languages_by_english_names(
+    minilm: Embedder, multilingual: Embedder
+) -> None:
+    """With the label that fits among others, and with labels of which none fits."""
+    names = sorted({row.label for row in labelled.rows("papers")})
+    for code in ("en", "es", "fr", "de"):
+        model = minilm if code == "en" else multilingual
+        fitting: list[bool] = []
+        none: list[bool] = []
+        for number, row in enumerate(labelled.rows("papers", code)):
+            others = [name for name in names if name != row.label]
+            far = [name for name in others
+                   if not any(row.label in some and name in some for some in ALIKE)]  # fmt: skip
+            for labels, right in (
+                (names, row.label),
+                ([row.label, *others[number % 9 :][:4]], row.label),
+                (far[number % 6 :][:5], ""),
+                (far[-5:], ""),
+            ):
+                chooser = ByName([NamedLabel(name) for name in labels], model)
+                share = _share([Row(row.text, right)], _asked([row], chooser, model))
+                (fitting if right else none).append(bool(share))
+        assert np.mean(fitting) >= 0.8, code
+        assert np.mean(none) >= 0.75, code
+
+
+def test_labels_in_the_language_of_the_texts(multilingual: Embedder) -> None:
+    names = {"invoice": "Rechnung", "cancellation": "Kündigung", "contract": "Vertrag",
+             "recipe": "Rezept", "minutes": "Protokoll"}  # fmt: skip
+    chooser = ByName([NamedLabel(name) for name in names.values()], multilingual)
+    rows = [Row(row.text, names[row.label])
+            for row in labelled.rows("papers", "de") if row.label in names]  # fmt: skip
+    assert _share(rows, _asked(rows, chooser, multilingual)) == 1.0
+
+
 def test_a_language_that_the_model_does_not_know_is_named(minilm: Embedder) -> None:
     chooser = ByName([NamedLabel(name) for name in MAIL], minilm)
     for code in ("en", "es", "de"):

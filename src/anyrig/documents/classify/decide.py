@@ -104,7 +104,14 @@ def decide(
     """The labels of a text by its passages' vectors."""
     sizes = [len(passage.text) for passage in passages]
     texts = [passage.text for passage in passages]
+    options = replace(options, other=chooser.rejects if options.other is None else options.other)
     whole = document_vectors([texts], [vectors]).astype(np.float64)
+    if not options.other and not chooser.calibrated:
+        # A label must be given: by the passages that any fits, where there are some.
+        fitting = np.flatnonzero(chooser.is_near(vectors).any(axis=1))
+        if len(fitting):
+            chosen = [texts[n] for n in fitting]
+            whole = document_vectors([chosen], [vectors[fitting]]).astype(np.float64)
     voted = options.pooling == "vote" and len(passages) > 1
     each = chooser.predict_proba(vectors)
     shares = (
@@ -113,7 +120,6 @@ def decide(
         else chooser.predict_proba(whole)[0]
     )
     near = chooser.is_near(vectors).max(axis=0) if voted else chooser.is_near(whole)[0]
-    options = replace(options, other=chooser.rejects if options.other is None else options.other)
     if not options.other and chooser.kind == "one":
         shares = shares / max(1e-12, float(shares.sum()))
     given = choose_labels(shares, near, chooser.kind, options)
