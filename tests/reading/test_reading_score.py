@@ -6,7 +6,7 @@ import pytest
 
 from tests.reading.score import FOLDER, normalize, read_cases, score
 
-REACHED = {"english": 4200, "spanish": 1885, "french": 1780}
+REACHED = {"english": 4643, "spanish": 2114, "french": 2013}
 """Sentences that are read right; raise it with the score."""
 
 

@@ -50,11 +50,12 @@ _UNITS = {
     "bbl": "barrel", "kn": "knot", "lm": "lumen", "lx": "lux", "ly": "light year",
     "AU": "astronomical unit", "ct": "carat", "mcg": "microgram", "K": "kelvin", "MP": "megapixel",
     "Nm": "newton meter", "Å": "angstrom", "IU": "international unit", "doz": "dozen",
-    "pc": "piece", "ea": "each", "°": "degree", "tab": "tablet", "cup": "cup",
+    "pc": "piece", "ea": "each", "°": "degree", "tab": "tablet", "cup": "cup", "drop": "drop",
     "nmi": "nautical mile",
     "pax": "passenger", "bar": "bar", "Bq": "becquerel", "Sv": "sievert", "Gy": "gray",
     "Ci": "curie", "cd": "candela", "Da": "dalton", "atm": "atmosphere", "torr": "torr",
     "H": "henry", "T": "tesla", "C": "coulomb", "M": "molar", "U": "unit", "VA": "volt amp",
+    "We": "watt electric", "Wt": "watt thermal", "Wth": "watt thermal", "Wp": "watt peak",
     "FLOPS": "flops", "cwt": "hundredweight", "BTU": spell("BTU"),
 }  # fmt: skip
 _RATES = {
@@ -453,6 +454,8 @@ def unit(key: str, power: int = 1, *, one: bool) -> str:
         return word
     if word.endswith("foot"):
         return word.removesuffix("foot") + "feet"
+    if "watt " in word and not word.endswith("hour"):
+        return word.replace("watt", "watts")  # megawatts electric
     return word + ("es" if word.endswith("inch") else "s")
 
 

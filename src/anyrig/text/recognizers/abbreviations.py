@@ -25,6 +25,7 @@ from anyrig.text.recognizers.languages.shared import CAPITAL, SMALL, ShortForm
 from anyrig.text.recognizers.stops import (
     OTHER_NUMBER,
     STOP_TABLES,
+    SURELY_CUT,
     WORDS_BEFORE_NUMBERS,
     Following,
     look_behind,
@@ -109,11 +110,15 @@ def _is_saints(match: re.Match[str], follows: Following) -> bool:
     return follows.word in english.SAINTS and owned is not None
 
 
+_PEOPLE_FOLLOW = LazyPattern(r" \d+ (?!blocks|feet|miles|yards|doors)[a-z]{3,}s ")
+
+
 def _street_stop(match: re.Match[str]) -> Stop:
-    return (
-        stop_after(match.string, match.end(), continues=_STREET_PARTS)
-        if match[0].endswith(".")
-        else "none"
+    if not match[0].endswith("."):
+        return "none"
+    counts = _PEOPLE_FOLLOW.match(match.string, match.end())  # Fifth Ave. 12 buses stop
+    return stop_after(
+        match.string, match.end(), continues=_STREET_PARTS, digits_follow=counts is None
     )
 
 
@@ -287,7 +292,7 @@ _WORDS_BEFORE = frozenset(
     "abbreviation",
     r"(?<![\w.])([A-Za-z]{1,8})\. ?(?=#?\(?(?:[~≈<>≤≥±+−-] ?)?\d|[IVX]+\b(?!')|"
     r"§|[A-H](?=[ ,;:).]|$)|"
-    r"(?:(?!ill)[ivxl]{2,7}|[vx])(?=[,;:)]|\.? [a-z]|\.$|\. [A-Z])|[A-Z]{1,3}-?\d)",
+    r"(?:(?!ill)[ivxl]{2,7}|[vx])(?=[-–,;:)]|\.? [a-z]|\.$|\. [A-Z])|[A-Z]{1,3}-?\d)",
     needs=english.NUMBERED,
     weight=1.3,
 )
@@ -887,6 +892,7 @@ def _decide_stop(language: str, form: ShortForm, match: re.Match[str]) -> Stop:
     # A sentence ends before a word that opens one and a small one: Dr. Il vint.
     opens = follows.kind == "capital" and STOP_TABLES[language].opens_sentence(follows.word)
     goes_on = follows.second[:1].islower() or "'" in follows.word.replace("’", "'")
+    goes_on = goes_on or (not follows.second and len(follows.word) > 2)
     return "both" if form.ends == "title" and opens and goes_on else "abbreviation"
 
 
@@ -969,14 +975,18 @@ def propose_clipped(language: str, match: re.Match[str]) -> Proposal | None:
     if rest == " " and short in table.WORDS_LIKE_CLIPPED:
         return None
     ends = not rest or match.string[match.end() : match.end() + 2].lstrip()[:1].isupper()
-    noun = next(iter(_complete(short, table.CLIPPED)), "")
-    quality = next(iter(_complete(short, table.CLIPPED_ADJECTIVES)), "")
     lead = before(match, 48)
-    described = _find_described(language, lead)
+    nouns = list(_complete(short, table.CLIPPED))
+    noun = next(iter(nouns), "")
+    if len(nouns) > 1 and _MASCULINE.search(lead):
+        noun = next((one for one in nouns if table.find_gender(one) != "f"), noun)
+    quality = next(iter(_complete(short, table.CLIPPED_ADJECTIVES)), "")
+    described = "" if _MASCULINE.search(lead) else _find_described(language, lead)
     row = (
         bool(quality and described) and lead.endswith(". ") and match[1].islower()
     )  # chauff. élec.
-    if ends and not row and not _LISTED.search(lead):
+    surely = match[1].islower() and SURELY_CUT[language].fullmatch(short)
+    if ends and not row and not surely and not _LISTED.search(lead):
         return None
     if quality and (described or not noun):
         words = _agree_with(language, quality, described)
@@ -991,6 +1001,7 @@ def propose_clipped(language: str, match: re.Match[str]) -> Proposal | None:
     return Proposal(v.Abbreviation(words), stop)
 
 
+_MASCULINE = LazyPattern(r"(?i)\b(?:el|del|al|un|su|le|du|au|mon|ton|son|votre|notre) $")
 _SEVERAL = LazyPattern(r"(?<![\d.,])(?!1 )[\d ]*\d $")
 """Behind a number: 300 sold."""
 

@@ -768,9 +768,13 @@ def propose_romance_weekday(language: str, match: re.Match[str]) -> v.Value | Pr
         return None
     if written == "sam." and match[0][0] == "S" and not re.match("[-\u2013]", following):
         return None  # Sam is a name too.
-    return close(v.Abbreviation(_weekday_name(language, match[0])), match, language)
+    name = _weekday_name(language, match[0])
+    if not name.endswith("s") and _SEVERAL_DAYS.search(before(match, 30)):
+        name += "s"  # los sáb. y dom.
+    return close(v.Abbreviation(name), match, language)
 
 
+_SEVERAL_DAYS = LazyPattern(r"(?i)\blos (?:[a-záé]{3,9}\.?(?:,| y|, y) )*$")
 _ERAS = {
     "es": r"(?<!\w)(a|d)\.?\s?(?:de\s)?(?:C|J\.?\s?C)\b\.?(?![\w'])",
     "fr": r"(?<!\w)(?i:(av|apr|ap|avant|après)\.?\s?J\.?-?\s?C\b\.?)(?!\w)",

@@ -97,7 +97,7 @@ def link_range(language: str, match: re.Match[str]) -> str:
 
 
 _PLACE = LazyPattern(
-    rf"{NAMED}$|\b(?:US|U\.S\.|[Dd]istrict|"
+    rf"{NAMED}(?:is |was |are |were |= )?$|\b(?:US|U\.S\.|[Dd]istrict|"
     r"(?:am|are|is|was|were|be|sits?|sat|sitting|seated) in|moved to) $|['’](?:m|s|re) in $"
 )
 _LISTED_PLACE = LazyPattern(rf"{NAMED}[\w(),;. ]{{1,40}}?(?:and|or|to|,) $")
@@ -130,7 +130,7 @@ def _close(value: v.Value, match: re.Match[str], language: str = "en") -> Propos
 
 _GOES_ON = LazyPattern(
     r" (?:(?:[NSEW]|[NS]{1,2}[EW]|[EW][NS][EW])\.? (?:of|from|on|along|to|via|at)\b|"
-    r"\d{1,2} ?(?:min|mins|sec|secs|in|oz|lb|lbs|x|×|fois|veces|times)\b|\(\d|"
+    r"\d{1,2} ?(?:min|mins|sec|secs|in|oz|lb|lbs|x|×|fois|veces|times)\b|\(\d|\d{1,3} ?['′\"″]|"
     r"(?:Mon|Tue|Tues|Wed|Thu|Thurs|Fri|Sat|Sun)(?:\.|(?:s|nes|rs|ur)?day\b))"
 )
 """What belongs to a measure with a full stop: 3 mi. NE of the town, 1 hr. 15 min., 2 tab. 3 x."""
@@ -175,8 +175,8 @@ def propose_measure(language: str, match: re.Match[str]) -> Proposal | None:
     if counted is None:
         return None
     unit = find_unit(language, name)
-    if language == "en" and name == "F" and not _CAPACITOR.search(match.string):
-        unit = "°F"
+    if language == "en":
+        unit = _choose_unit(match, unit, counted)
     attributive = language == "en" and (match["gap"] == "-" or _describes(match))
     value: v.Value = v.Measure(counted, unit, parse_power(match["power"]), attributive)
     if name == "cc" and language == "fr" and _size(counted) > 20:
@@ -197,6 +197,15 @@ def propose_measure(language: str, match: re.Match[str]) -> Proposal | None:
     if language == "en" and match["dot"]:
         return _close_english(value, match, bool(per))
     return _close(value, match, language)
+
+
+def _choose_unit(match: re.Match[str], unit: str, counted: v.Value) -> str:
+    """Of two units that are written alike the one that is meant."""
+    if match["unit"] == "F" and not _CAPACITOR.search(match.string):
+        return "°F"
+    if match["unit"] == "mb" and _size(counted) < 800:
+        return "MB"  # the air weighs more
+    return unit
 
 
 def _parse_counted(
@@ -888,7 +897,7 @@ _SPOONS = {"c": "cup", "T": "tbsp", "t": "tsp"}
 
 @recognizer(
     "measure",
-    rf"(?<![\w.])({AMOUNT}) ?([cTt])\.(?= (?!of\b)[a-z])",
+    rf"(?<![\w.])({AMOUNT}) ?([cTt])\.(?= (?!of\b)[a-z]|$| [A-Z])",
     needs=_SPOONS,
     weight=1.5,
 )
@@ -899,7 +908,17 @@ def propose_cups(match: re.Match[str]) -> Proposal | None:
         return None
     if match[2] == "c" and _PRICED_AT.search(before(match, 30)):
         return Proposal(v.Money(amount, "¢"), stop="abbreviation")
-    return Proposal(v.Measure(amount, _SPOONS[match[2]]), stop="abbreviation")
+    if not re.match(r" [a-z]", after(match, 2)) and (
+        not _LISTED_FOOD.search(before(match, 30))
+        or (match[2] == "t" and not _IN_RECIPE.search(match.string))
+    ):
+        return None
+    return close(v.Measure(amount, _SPOONS[match[2]]), match, digits_follow=False)
+
+
+_LISTED_FOOD = LazyPattern(r"(?:^|[.;,] )[A-Z][a-z]+(?: [a-z]+){0,2}: (?:about )?$")
+"""What an amount in a list is of: Brown sugar: 1 c."""
+_IN_RECIPE = LazyPattern(r"\d ?(?:[cT]\.|[Tt]bsp|tsp|cups?\b)")
 
 
 _PRICED_AT = LazyPattern(

@@ -10,7 +10,13 @@ import re
 from dataclasses import replace
 
 from anyrig.text import values as v
-from anyrig.text.recognizers import RECOGNIZED_LANGUAGES, Proposal, per_language, recognizer
+from anyrig.text.recognizers import (
+    RECOGNIZED_LANGUAGES,
+    LazyPattern,
+    Proposal,
+    per_language,
+    recognizer,
+)
 from anyrig.text.recognizers.common import (
     COMMA_NUMBER,
     DASH,
@@ -146,10 +152,16 @@ def propose_behind_number(language: str, match: re.Match[str]) -> v.Value | Prop
     if match["high"]:
         last = _parse(language, match["high"], None, match["scale"])
         amount = v.Range(amount, last, link_range(language, match))
-    value = v.Money(amount, TABLES[language].SIGNS[mark])
+    if match["link"] and _SIGN_BEFORE.search(before(match, 5)):
+        return None  # kr 99 and 20 zł
+    attributive = language == "en" and not match["high"] and is_attributive(match)
+    value = v.Money(amount, TABLES[language].SIGNS[mark], attributive)
     if mark.endswith(".") and not match["per"]:
         return close(value, match, language)
     return _with_rate(language, match, value)
+
+
+_SIGN_BEFORE = LazyPattern(r"(?:[$£€¥₹]|\b(?:kr|Kr|Rs|CHF|USD|EUR|GBP))\.? ?$")
 
 
 @recognizer("money", r"(?<![\w.¢])¢ ?(\d{1,2})(?![\w.,]\d|\w)", needs="¢", weight=1.5, at="any")

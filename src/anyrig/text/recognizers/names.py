@@ -309,7 +309,10 @@ def propose_version(match: re.Match[str]) -> v.Value | Proposal | None:
             and re.match(r"\w", after(match, 1))
         ):
             return None
-        return v.Phrase(("version", v.Version(tuple(match[3].split(".")))))
+        number = v.Version(tuple(match[3].split(".")))
+        if _VERSIONED.search(before(match, 10)):
+            return Proposal(number)
+        return v.Phrase(("version", number))
     if match[2] in ("Release", "release", "Update", "update") and "." not in match[3]:
         return None
     return Proposal(v.Version(tuple(match[3].split("."))), start=match.start(3))
@@ -332,6 +335,7 @@ def propose_dotted_version(match: re.Match[str]) -> v.Value | None:
     return v.Phrase((value, ",", "port", v.Label(match[2]))) if match[2] else value
 
 
+_VERSIONED = LazyPattern(r"(?i)\bversions? $")
 _IN_BIBLE = LazyPattern(
     rf"\b(?:(?:{one_of([*english.BOOKS.values(), *english.MORE_BOOKS])}|verses?|[Cc]hapter)\b|"
     r"[Cc]h\.)[^.;]{0,12}$"

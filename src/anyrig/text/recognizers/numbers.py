@@ -320,7 +320,7 @@ _CALIBERS = frozenset("22 25 32 38 40 44 45 50 357 380".split())
 
 @recognizer(
     "number",
-    r"(?<![\w.])(\d{1,3}|[nkmr])!(?= ?[=/×*+÷≈)]|"
+    r"(?<![\w.])(\d{1,3}|[nkmr])!(?= ?[=/×*+÷≈)<>≤≥]|"
     r" ways\b)",
     needs="!",
     weight=2,
@@ -682,6 +682,9 @@ def propose_ratio(language: str, match: re.Match[str]) -> v.Value:
     return v.Range(v.Number(match[1]), parse_comma_number(match[2]), TABLES[language].TO)
 
 
+_VERSIONED = LazyPattern(r"(?i)\bversi[oó]n(?:es|s)? $")
+
+
 @per_language(
     "version",
     r"(?<!\w)([vV])(\d+(?:\.\d+){1,4})(?!\w)|"
@@ -690,10 +693,13 @@ def propose_ratio(language: str, match: re.Match[str]) -> v.Value:
     at="any",
     weight=1.1,
 )
-def propose_version(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_version(language: str, match: re.Match[str]) -> v.Value | Proposal | None:
     parts = tuple((match[2] or match[3]).split("."))
-    if match[1]:
+    named = _VERSIONED.search(before(match, 10))
+    if match[1] and not named:
         return v.Phrase((match[1], v.Version(parts)))
+    if named:
+        return Proposal(v.Version(parts), weight=2)
     if all(len(part) == 3 for part in parts[1:]) and parts[0] not in ("192", "255", "127"):
         return None
     return v.Version(parts)

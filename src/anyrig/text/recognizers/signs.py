@@ -66,13 +66,16 @@ _SLASHED = {
     "c/o": "care of", "n/a": "not applicable", "N/A": "not applicable", "s/he": "she or he",
     "a/c": "account", "a/k/a": "also known as", "y/y": "year over year",
     "q/q": "quarter over quarter", "m/m": "month over month", "Y/Y": "year over year",
+    "B/P": "blood pressure", "b/p": "blood pressure", "w/in": "within", "w/out": "without",
+    "T/F": "true or false", "Y/N": "yes or no", "y/n": "yes or no",
 }  # fmt: skip
+_SPELLED_WITH_SLASH = ("AC/DC", "I/O", "TCP/IP", "CI/CD", "A/C", "P/E", "R/C", "O/S", "P/L")
 
 
 @recognizer(
     "slash",
-    r"\b(and/or|[Hh]e/she|[Ss]he/he|him/her|his/hers?|s/he|n/a|N/A|w/o|W/O|w/|b/c|c/o|"
-    r"AC/DC|I/O|TCP/IP|CI/CD|A/C|a/c|a/k/a|y/y|Y/Y|q/q|m/m)(?![\w/])",
+    rf"\b([Hh]e/she|[Ss]he/he|him/her|his/hers?|"
+    rf"{one_of([*_SLASHED, *_SPELLED_WITH_SLASH])})(?![\w/])",
     needs="/",
     weight=1.5,
 )
@@ -219,12 +222,18 @@ def propose_sign(match: re.Match[str]) -> v.Value:
 _VERB = LazyPattern(r"\b(?:is|are|was|were|be|been|of|to|at|for|with|and|or|but|if)$")
 
 
+_ASKED = LazyPattern(
+    r"(?:^|[^\w)]|\b(?:[Aa]nd|[Oo]r|[Bb]ut|why|[Ii]f|whether) )"
+    r"(?:[Ii]s|[Aa]re|[Ww]as|[Ww]ere) [^\s,;]{1,12} $"
+)
+
+
 def _compares(match: re.Match[str]) -> bool:
     """Whether a sign stands between two things."""
     lead = before(match, 8).rstrip()
     rest = after(match, 2).strip()
-    if _VERB.search(lead):
-        return False  # it is >30: the verb is there already
+    if _VERB.search(lead) or _ASKED.search(before(match)):
+        return False  # it is >30, is 5 > 3: the verb is there already
     return bool(lead and rest) and (lead[-1].isalnum() or lead[-1] in ")²³")
 
 
@@ -291,6 +300,10 @@ constant(
     languages=RECOGNIZED_LANGUAGES, needs="+=|-", weight=1.5,
 )  # fmt: skip
 constant("sign", r"(?<=[\d)]) ?\* ?(?=[\d(])|(?<=\b\w) \* (?=\w\b)", v.Sign("*"), needs="*")
+constant(
+    "sign", r"(?<!\w)(?:doi|DOI):? ?(?=10\.\d{4})", v.Phrase((v.Letters("DOI"), " ")), weight=2,
+    languages=RECOGNIZED_LANGUAGES, needs=("doi", "DOI"), digits=True,
+)  # fmt: skip
 constant(
     "sign", r"(?<=\d) ?/ ?(?=\d)(?<!10\.\d{4}/)|(?<=\b\w) / (?=\w\b)", v.Sign("÷"), needs="/",
     weight=0.7,

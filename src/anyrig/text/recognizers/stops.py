@@ -42,7 +42,9 @@ _SMALL_ITEM = LazyPattern(rf"(?:{'|'.join(_ITEMS)})\. [A-Z][a-z]")
 _ROMAN = LazyPattern(r"[IVXLCDM]+\b")
 NAMED = rf"\b(?i:(?:{'|'.join(map(re.escape, english.NAMED_NOUNS))})s?\.? )"
 """A noun that a letter or a number behind it names, for a pattern."""
-_NO_INITIAL = LazyPattern(rf"(?:{NAMED}|\b(?i:an?|letter) )\Z")
+_NO_INITIAL = LazyPattern(
+    rf"(?:{NAMED}|\b(?i:an?|letter) |\b\d{{1,3}} ?[A-K],? (?:and |or )?\d{{1,3}} )\Z"
+)
 _LEADS_IN = LazyPattern(
     r"(?:^|[.!?:;][\"')]* |[\"'(])(?:At|By|On|In|Around|About|Before|After|Until|Since|"
     r"From|During|For|Near|"
@@ -331,6 +333,10 @@ def is_after_plain_word(text: str, match: re.Match[str], language: str) -> bool:
     )
 
 
+_FACTORIAL = LazyPattern(r"(?<![\w.])(?:\d{1,3}|[nkmr])\Z")
+"""Before the sign of a factorial: n! > n."""
+
+
 def is_certain_inside(
     text: str, match: re.Match[str], language: str, *, careless: bool = False
 ) -> bool:
@@ -340,6 +346,12 @@ def is_certain_inside(
     """
     rest = text[match.end() : match.end() + 12]
     after = rest[:1]
+    if (
+        match[1] == "!"
+        and after in tuple("<>≤≥=")
+        and _FACTORIAL.search(text, max(0, match.start() - 4), match.start())
+    ):
+        return True
     if not after.isalnum():
         after = rest.lstrip(OPEN + CLOSE + "-–—>| ")[:1]
         if not after and match.end() + 12 >= len(text):
@@ -400,6 +412,16 @@ _TITLES = {
 """Titles that are nothing else, by language."""
 
 
+SURELY_CUT = {
+    "es": LazyPattern(
+        r"(?!(?:test|set|film|club|bit|clip|top|kit|web|pop|rock|bar|gol)$).*"
+        r"(?:[bcfghkmpqtvx]|[^aeiouáéíóú][bcdfghjklmpqrtvz]|(?<![aeiou])[áéíóú][dr])"
+    ),
+    "fr": LazyPattern(r".*é[bcdfghjklmnpqrtv]{1,2}"),
+}
+"""What no word of the language ends in: la port., le méd."""
+
+
 def needs_recognizers(text: str, language: str) -> bool:
     """Whether a window may hold anything but plain words."""
     trigger = TRIGGERS.get(language)
@@ -407,7 +429,11 @@ def needs_recognizers(text: str, language: str) -> bool:
         return True
     # The last word may be an abbreviation whose stop ends the sentence too.
     bare = text.rstrip(CLOSE)
-    return bare.endswith(".") and STOP_TABLES[language].is_known(last_word(bare, len(bare) - 1))
+    if not bare.endswith("."):
+        return False
+    word = last_word(bare, len(bare) - 1)
+    cut = SURELY_CUT.get(language)
+    return STOP_TABLES[language].is_known(word) or bool(cut and cut.fullmatch(word))
 
 
 def _romance_trigger(table: ModuleType) -> LazyPattern:

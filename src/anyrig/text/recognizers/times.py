@@ -40,8 +40,8 @@ _GOES_ON = frozenset(
      *_ZONES.split("|"), "Eastern", "Central", "Mountain", "Pacific", "Greenwich", "Tues", "Thurs",
      "Sept", "Christmas", "Easter"]
 )  # fmt: skip
-_REGULAR_DAYS = LazyPattern(
-    r" (?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days"
+_DAYS_OR_OFFSET = LazyPattern(
+    r"(?<=[mM]\.) (?:GMT|UTC) ?[-+−–]\d| (?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days"
     r"(?:[,;.:)]|$| (?:and|or|to|through|thru|only|except|until|from|in|at|[-–—])(?!\w))"
 )
 """`5 p.m. Fridays`, but not `5 p.m. Fridays are busy`."""
@@ -65,7 +65,7 @@ def _half_stop(match: re.Match[str]) -> Stop:
     """What the full stop of a match that ends in p.m. or in a zone is."""
     if not match[0].endswith("."):
         return "none"
-    if _REGULAR_DAYS.match(match.string, match.end()):
+    if _DAYS_OR_OFFSET.match(match.string, match.end()):
         return "abbreviation"
     return stop_after(
         match.string, match.end(), digits_follow=False, continues=_GOES_ON, start=match.start()
@@ -296,6 +296,8 @@ def propose_added_time(match: re.Match[str]) -> v.Value:
 )
 def propose_ratio(match: re.Match[str]) -> v.Value | None:
     ratio = _RATIO.search(before(match)) or _RATIO_AFTER.match(after(match))
+    shares = len(match[1]) == 2 and _add_up(match[1], match[2])
+    ratio = ratio or (match if shares and not match[3] else None)  # 60:40
     if not ratio and re.match(r"\d+(?:st|nd|rd|th)?: ", match[0]):
         return None  # In 2001: 14 cases.
     if re.fullmatch(r"\d{2,3}:0\d" if ratio else r"(?!(\d\d):\1)\d{2,3}:[0-5]\d", match[0]):
@@ -304,6 +306,11 @@ def propose_ratio(match: re.Match[str]) -> v.Value | None:
     if match[0] in ("50:50", "50 : 50"):
         return v.Score(numbers, "even")
     return v.Score(numbers, "ratio")
+
+
+def _add_up(first: str, second: str) -> bool:
+    """Whether two numbers are the shares of a hundred."""
+    return first.isdecimal() and second.isdecimal() and int(first) + int(second) == 100
 
 
 _SCORED = LazyPattern(

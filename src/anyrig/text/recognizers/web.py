@@ -20,7 +20,7 @@ _TOP = (
 _FILES = (
     "pdf|docx?|xlsx?|pptx?|txt|csv|tsv|json|ya?ml|toml|xml|html?|css|jsx?|tsx?|py|ipynb|rb|rs|go|"
     "java|cpp|sh|bat|exe|dll|zip|tar|gz|rar|jpe?g|png|gif|svg|bmp|tiff?|mp3|mp4|m4a|m4b|wav|flac|"
-    "ogg|avi|mov|mkv|epub|mobi|md|rtf|log|ini|cfg|conf|iso|dmg|apk|psd|sql|db|php|bin|dat|bak|tmp|c|h"
+    "ogg|avi|mov|mkv|epub|mobi|md|rtf|log|ini|cfg|conf|iso|dmg|apk|psd|sql|db|php|bin|dat|bak|tmp|c|h|out|o"
 )
 _BRANDS = (
     "iPhone", "iPad", "iPod", "iMac", "iTunes", "iCloud", "eBay", "iOS", "macOS", "iPlayer",
@@ -109,7 +109,10 @@ def propose_path(match: re.Match[str]) -> Proposal:
     weight=2,
 )
 def propose_file(match: re.Match[str]) -> v.Value | None:
-    if match[1].isdecimal() or (len(match[2]) < 2 and not re.fullmatch(r"[a-z_]{2,}", match[1])):
+    short = len(match[2]) < 2 or match[2] == "out"
+    if match[0] != "a.out" and (
+        match[1].isdecimal() or (short and not re.fullmatch(r"[a-z_]{2,}", match[1]))
+    ):
         return None
     return v.Web(match[0])
 

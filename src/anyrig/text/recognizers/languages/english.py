@@ -257,6 +257,8 @@ NUMBERED = {
     "fol": "folio", "fols": "folios", "Fol": "Folio", "Elev": "Elevation", "elev": "elevation",
     "Pop": "Population", "Term": "Terminal",
     "Alt": "Altitude", "alt": "altitude", "Temp": "Temperature", "Wt": "Weight", "Ht": "Height",
+    "Baro": "Barometer", "baro": "barometer", "Hum": "Humidity", "hum": "humidity",
+    "Vis": "Visibility", "vis": "visibility", "Press": "Pressure",
     "Max": "Maximum", "Min": "Minimum", "Avg": "Average", "Yr": "Year", "yr": "year", "Lv": "Level",
     "Lvl": "Level",
     "No": "Number", "Nos": "Numbers", "no": "number", "nos": "numbers", "p": "page", "pp": "pages",
@@ -525,7 +527,7 @@ _SCALED = {
     "IU": "m µ", "Eq": "m µ", "Osm": "m", "F": "m µ n p", "Ω": "k M G m µ", "t": "k M",
     "px": "M", "H": "m µ n", "T": "m µ n", "C": "m µ n", "Bq": "k M G T m", "Sv": "m µ n",
     "Gy": "m c µ", "Ci": "m µ n", "bar": "m k", "Da": "k M", "VA": "k M", "cd": "m k",
-    "FLOPS": "M G T P E",
+    "FLOPS": "M G T P E", "We": "k M G", "Wt": "k M G", "Wth": "k M G", "Wp": "k M G",
 }  # fmt: skip
 # How units are written, and the key of each.
 _WRITTEN = {
@@ -539,6 +541,7 @@ _WRITTEN = {
     "ml": "mL", "dl": "dL", "cl": "cL", "μm": "µm", "μg": "µg", "μs": "µs", "l": "L", "mi": "mi",
     "tabs": "tab", "tab": "tab", "caps": "capsule", "NM": "nmi", "N·m": "Nm", "dB(A)": "dB",
     "dBA": "dB", "bhp": "hp", "mo": "mo", "Torr": "torr",
+    "mb": "mbar", "gtt": "drop", "gtts": "drop",
 }  # fmt: skip
 _PLAIN = (
     "ft in yd mi lb oz gal qt pt tbsp tsp min h hp dB ha ac bbl kn lm lx ly AU ct mcg K Nm MP Å IU "
@@ -593,7 +596,9 @@ PERIODS = {
     **dict.fromkeys(("lb", "lbs"), "lb"), **dict.fromkeys(("foot", "ft"), "ft"),
     **dict.fromkeys(("gallon", "gal"), "gal"), **dict.fromkeys(("L", "l"), "L"),
     **dict.fromkeys(("sq ft", "sqft", "sq. ft"), "sq ft"), "acre": "ac", "inch": "in",
-    **{key: key for key in "km m kg g oz kWh GB bbl ea capita serving dose shift cycle".split()},
+    "quart": "qt", "pint": "pt", "yard": "yd", "dozen": "doz", "ton": "t",
+    **{key: key for key in (
+        "qt pt yd doz km m kg g oz kWh GB bbl ea capita serving dose shift cycle").split()},
 }  # fmt: skip
 """What stands behind a stroke, beside other units: `$20/hr`, `3 mg/dose`."""
 LEADING = frozenset(
@@ -663,6 +668,9 @@ SHORT_FORMS = (
     ShortForm({"Ave.": "Avenue"}, lead=behind("and", "on", "at", "to", "of", "near", "from", "in"),
         rest=r"(?= [B-D](?:(?![\w'])|\.(?: |$)))", weight=1.8),
     ShortForm({"Const.": "Constitution"}, weight=1.4),
+    ShortForm({f"{short}.": BOOKS[short] for short in (
+        "Exod Lev Deut Josh Judg Kgs Chron Neh Ps Pss Prov Eccl Isa Jer Ezek Hos Zech Rom Cor "
+        "Thess Eph Heb").split()}, rest=r"(?= \d{1,3}\b)", weight=1.4),
     ShortForm({"St.": "State"}, rest=r"(?= (?:Hwy|Rte|Rt|Rd|Highway|Route|Road)\.? \d)", weight=4),
     ShortForm({"Yrs.": "Years"}, rest=r"(?= (?:ago|of|old|later|in|from|since|on)\b)", weight=2),
     ShortForm({"Ofc.": "Officer"}, rest=r"(?= [A-Z][a-z])", weight=1.6),

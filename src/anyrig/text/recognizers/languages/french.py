@@ -197,7 +197,7 @@ CLIPPED = (
     "chapitre "
     "circonscription collection commission comparaison conseil correspondance département "
     "dimensions direction document édition expérience habitants illustration industrie "
-    "information inspecteur institut juridiction livre localité manuscrit matin médecine "
+    "information inspecteur institut juridiction livre localité manuscrit matin médecine médecin "
     "ministère modèle musée note occasion office ordinaire paragraphe préfecture président "
     "principe procédure produit professeur propriété publication question recommandation "
     "référence règlement réponse résidence revue secrétaire semaine spécialité station supplément "
@@ -343,7 +343,7 @@ PER_WORDS = {
     "utilisateur": "par utilisateur", "élève": "par élève",
 }  # fmt: skip
 STARTERS = frozenset(
-    "le la les l un une des il elle ils elles on je tu nous vous ce c cet cette ces cela "
+    "merci le la les l un une des il elle ils elles on je tu nous vous ce c cet cette ces cela "
     "ça mais et ou non oui quand comme si en après avant puis alors son sa ses mon ma mes "
     "notre nos votre vos leur leurs que qui quoi pour dans voilà voici au aux du de d à "
     "par avec sans chez vers depuis pendant hier demain aujourd maintenant ici là tout "
@@ -597,6 +597,14 @@ SHORT_FORMS = (
         any_case=True),
     ShortForm({"vit.": "vitamine"}, rest=r"(?= (?-i:[A-K])\d{0,2}\b)", weight=1.6, any_case=True),
     ShortForm({"ch.": "charges"}, rest=r"(?= (?:compr|incl|en sus))", weight=1.6, any_case=True),
+    ShortForm({"ann.": "annexe", "Ann.": "Annexe"}, rest=r"(?= (?:[IVX]+\b|\d|[A-F]\b))",
+        weight=1.6),
+    ShortForm({"pers.": "personne"}, lead=behind(r"\b[Uu]ne", r"\bla", r"\bpar", r"\bchaque"),
+        ends="any", weight=1.8),
+    ShortForm({"dr.": "docteur"}, lead=behind(r"\b[Ll]e", r"\b[Dd]u", r"\b[Aa]u", r"\bun"),
+        ends="any", weight=1.6),
+    ShortForm({"p. o.": "per os"}, lead=behind(r"\bmg", r"\bg", r"\bml", r"\bjour", "jour,",
+        r"\dh", r"\d h", r"\d,", "/j,", "/j"), ends="any", weight=2.2),
     ShortForm({"V.": "voir"},
         rest=r"(?= (?:aussi|égal|not\.|infra|supra|p\.|art\.|n°|C\.))"),
     ShortForm({"n.": "né"}, lead=r"(?<=\()", rest="(?= (?:à|en|le) )"),

@@ -375,7 +375,8 @@ UNITS = {
     "pts.": "point",
 }  # fmt: skip
 SIGNS = {
-    **SHARED_SIGNS, "dólares": "USD", "libras": "GBP", "PEN": "PEN", "S/": "PEN",
+    **SHARED_SIGNS, "dólares": "USD", "dls.": "USD", "dls": "USD", "dlls.": "USD",
+    "libras": "GBP", "PEN": "PEN", "S/": "PEN",
     "S/.": "PEN", "UYU": "UYU", "pesos": "pesos", "Bs": "BOB", "Bs.": "BOB", "₡": "CRC",
     "rs.": "ESR", "rs": "ESR", "ptas.": "ESP", "ptas": "ESP", "pta.": "ESP",
 }  # fmt: skip
@@ -393,7 +394,7 @@ PER_WORDS = {
     "usuario": "por usuario", "alumno": "por alumno",
 }  # fmt: skip
 STARTERS = frozenset(
-    "el la los las un una unos unas él ella ellos ellas yo tú nosotros usted ustedes esto "
+    "gracias el la los las un una unos unas él ella ellos ellas yo tú nosotros usted ustedes esto "
     "esta este estos estas eso esa ese esos esas aquel aquella pero y e o ni no sí cuando "
     "como si en después antes luego entonces su sus mi mis tu tus qué quién quien por para "
     "se lo le les me te nos aquí ahí allí hoy ayer mañana ahora ya nadie nada todo todos "
@@ -604,6 +605,10 @@ SHORT_FORMS = (
         "E": "este", "O": "oeste"}, lead=behind("latitud", "longitud", r"lat\.", r"long\."),
         ends="any"),
     ShortForm({"Cons. pref.": "consumir preferentemente"}, weight=2),
+    ShortForm({"urg.": "urgencias"}, lead=behind(r"\b[Aa]", r"\b[Dd]e", r"\b[Ee]n"), ends="any",
+        weight=1.6),
+    ShortForm({"port.": "portería", "der.": "derecha"}, lead=behind(r"\b[Ll]a", r"\buna"),
+        ends="any", weight=1.8),
     ShortForm({"dir.": "director", "dir. gral.": "director general",
         "dir. adj.": "director adjunto"}, lead=behind(r"\b[Ee]l", r"\bdel", r"\bal", r"\bun"),
         ends="title", weight=1.6),
