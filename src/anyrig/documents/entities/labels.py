@@ -44,7 +44,14 @@ _TITLE = re.compile(
     r"|Don|Do\u00f1a|D"
     r"|D\u00f1a|Professor|President|Presidente|Pr\u00e9sident|Docteur|Doctor|Ma\u00eetre"
     r"|Monsieur|Madame"
-    r"|Se\u00f1or|Se\u00f1ora)\.? )+(?=[A-Z\u00c0-\u00de])"
+    r"|Se\u00f1or|Se\u00f1ora|Herrn?|Frau|Dear|Querid[oa]s?|Estimad[oa]s?|Lieber?|Chers?|Ch\u00e8res?"
+    r")\.? )+(?=[A-Z\u00c0-\u00de])"
+)
+_GREETING = re.compile(
+    r"(?:Dear|Querid[oa]s?|Estimad[oa]s?|Lieber?|Chers?|Ch\u00e8res?|Hello|Hola) "
+)
+_POSTCODE = re.compile(
+    r"[ ,]+(?:[A-Z]{1,2}[0-9][0-9A-Z]? ?[0-9][A-Z]{2}|(?:[A-Z]{2} )?[0-9]{5}(?:-[0-9]{4})?)$"
 )
 _DETERMINER = re.compile(
     r"(?:the|a|an|le|la|les|un|une|du|des|de|el|los|las|una|del|al|y|et|and|en|by|from|in"
@@ -52,7 +59,7 @@ _DETERMINER = re.compile(
     r"|[ld]['\u2019]|The (?!Hague\b)"
 )
 _ENDS = re.compile(
-    r"[\s,;:!?()\[\]{}\"\u00ab\u00bb\u201c\u201d\u2018*\u2022|/\\<>=_\u2013\u2014-]+"
+    r"[\s,;:!?\u00a1\u00bf()\[\]{}\"\u00ab\u00bb\u201c\u201d\u2018*\u2022|/\\<>=_\u2013\u2014-]+"
 )
 _ABBREVIATED = re.compile(
     r"(?:\b[A-Z]|\b(?:Inc|Ltd|Co|Corp|Jr|Sr|Bros|Cia|C\u00eda|Plc|Ltda|St|Mt|U\.S|S\.A|S\.L|S\.L\.U"
@@ -102,7 +109,7 @@ def clean_name(one: Entity) -> Entity | None:
         start, end = _trim(one.text, begin.end(), end)
     start, end = _drop_small_words(one, start, end)
     text = one.text[start:end]
-    if not _is_name(text):
+    if not _is_name(text) or (one.kind != "person" and _GREETING.match(text)):
         return None
     shown = " ".join(text.split())
     return replace(
@@ -114,6 +121,8 @@ def clean_name(one: Entity) -> Entity | None:
 def _drop_small_words(one: Entity, start: int, end: int) -> tuple[int, int]:
     """Less small words around it: `bureau de Lyon`, `Banco Santander ganó`."""
     if one.kind in ("place", "organisation"):
+        postcode = _POSTCODE.search(one.text, start, end)
+        end = postcode.start() if postcode else end
         generic = _GENERIC if one.kind == "place" else _BODY
         begin = generic.match(one.text, start, end)
         start = begin.end() if begin else start

@@ -22,7 +22,7 @@ _PARTICLE = (
 _PERSON = re.compile(
     r"(?<![\w.])(?:Mr|Mrs|Ms|Miss|Mx|Dr|Dra|Prof|Sir|Mme|Mlle|Mgr|M|Sr|Sra|Srta|Don|Dona|Monsieur"
     r"|Madame|Mademoiselle|Maitre|Senor|Senora|Senorita|Doctor|Doctora|Docteur|Professor|Professeur"
-    r"|Profesor|Profesora)\.?[ ](?P<name>(?:[A-Z]\. ?){0,3}"
+    r"|Profesor|Profesora|Herrn?|Frau)\.?[ ](?P<name>(?:[A-Z]\. ?){0,3}"
     rf"{_CAPITAL}(?: (?:{_PARTICLE} )?(?:{_CAPITAL}|[A-Z]\.(?= [A-Z]))){{0,3}})"
 )
 _DOTLESS_M = re.compile(r"M [A-Z]")

@@ -25,6 +25,8 @@ from anyrig.documents.words import is_stop, strip_accents
 SOURCE = "names"
 LANGUAGES = frozenset("en es fr it pt nl ca gl".split())
 """In which a capital tells a name; elsewhere fewer are found."""
+CAPITAL_NOUNS = frozenset(("de", "lb"))
+"""Languages that write every noun with a capital: a capital tells nothing there."""
 PARTICLES = frozenset(
     "de del della la las los du des da dos di van von der den ter ten bin ibn al el y e i"
     " le".split()
@@ -33,6 +35,7 @@ WORD = re.compile(r"[^\W\d_]+(?:['-][^\W\d_]+)*")
 _MAX_WORDS = 5
 _MIN_SINGLE = 4
 """Letters of a first name that is found alone; shorter ones are redacted only."""
+_TITLES = frozenset("herr herrn frau dr prof professor".split())
 STOP_NAMES = frozenset(
     "will young may jan april june july august abril julio avril mai autumn summer".split()
 )
@@ -97,7 +100,7 @@ _BODY = frozenset(
     " division edition enterprise estate faculty federation festival fondation forum foundation"
     " fund fundacion gallery group guidelines guide handbook hills holdings hospital hotel"
     " industries institute institut instituto international islands lab laboratories laboratory"
-    " lake language languages league library licence license licencia magazine manual market"
+    " lake lane language languages league library licence license licencia magazine manual market"
     " ministry mountain museum network news office organisation organization palace paper park"
     " partners party police policy press products programme project projet proyecto protocol"
     " publications railway reference report republic research river road school sea"
@@ -301,7 +304,7 @@ _SPEAKS = re.compile(
 _STARTS = re.compile(r"(?:[.!?:;\u00bb)]|\n|^)[\s\"'(\u00ab\u201c*>-]*$")
 
 
-_IN_NAME = re.compile(r"[-/_.(][A-Za-z0-9]|::|'[^\Ws]| ?[0-9]| ?\(")
+_IN_NAME = re.compile(r"[-/_.(][A-Za-z0-9]|::|'[^\Ws]| ?[0-9]| ?\(| ?& ")
 _NO_SINGLE_NAME = re.compile(r"[0-9] $|[-/_.:]$|[A-Z][\w']* (?:of )?$|\b(?:in|at|of|en|near) $")
 
 
@@ -323,12 +326,18 @@ def find(source: PlainText) -> Iterator[Entity]:
     """People whose names are in running text, in order of certainty; they may overlap."""
     plain = source.plain
     common = CommonWords(plain, source.languages)
-    spans: dict[Span, float] = dict.fromkeys(find_written(plain, common), 0.9)
+    spans = {
+        span: 0.9 for span in find_written(plain, common)
+        if not _has_noun_capitals(source, span[0]) or _begins_with_name(plain[slice(*span)])
+    }  # fmt: skip
     pieces = list(_find_pieces(plain, common))
     single: list[_NameRun] = []
     for piece in pieces:
         if len(piece.names()) > 1 or len(piece.words) > 1:
             score = _score(plain, piece, common)
+            start, end = piece.span
+            if score and _has_noun_capitals(source, start):
+                score *= _begins_with_name(plain[start:end])
             if score:
                 spans.setdefault(piece.span, score)
         else:
@@ -343,10 +352,30 @@ def find(source: PlainText) -> Iterator[Entity]:
         word = piece.words[0][0]
         if fold(word) in known and not word.isupper():
             spans.setdefault(piece.span, 0.8)
-        elif _is_single_name(plain, piece, common):
+        elif not _has_noun_capitals(source, piece.span[0]) and _is_single_name(
+            plain, piece, common
+        ):
             spans.setdefault(piece.span, 0.6)
     for span, score in sorted(spans.items()):
         yield replace(source.build_entity("person", span, score=score), source=SOURCE)
+
+
+_GENITIVE = re.compile(r"(?<! von)(?<! van)(?<! zu) (?:der|den) ")
+
+
+def _has_noun_capitals(source: PlainText, at: int) -> bool:
+    return source.language(at).partition("-")[0] in CAPITAL_NOUNS
+
+
+def _begins_with_name(text: str) -> bool:
+    """Whether a first name or a title is the first word, and no article follows: others may be
+    nouns, and `Tore der Halle` are.
+    """
+    if _GENITIVE.search(text):
+        return False
+    first = WORD.match(text)
+    name = fold(first[0]) if first else ""
+    return name in _TITLES or bool({name, *name.split("-")} & load_lists().first)
 
 
 def _is_place(text: str) -> bool:
