@@ -271,3 +271,15 @@ def test_nothing_is_estimated_before_enough_is_known() -> None:
     assert (counter.now.num_read, counter.now.left_s) == (20, None)
     counter.num_embedded = 300  # 60 a second, and 900 of 1,200 to go
     assert counter.now.left_s == pytest.approx(15.0)
+
+
+def test_the_share_of_other_languages_is_seen(tmp_path: Path) -> None:
+    texts = {
+        "en": "The meeting of the committee was held in the town hall, and all of them were there.",
+        "es": "La reunión del comité se celebró en el ayuntamiento, y todos ellos estaban allí.",
+    }
+    for number in range(150):
+        language = "es" if number % 3 == 0 else "en"
+        (tmp_path / f"{number:03}.txt").write_text(f"{number}. {texts[language]}", encoding="utf-8")
+    found = sample_languages(resolve_folders([tmp_path]), FolderReader())
+    assert 0.25 <= found["es"] / found.total() <= 0.41

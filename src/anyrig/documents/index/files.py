@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from anyrig.documents.reading import Mode as OcrMode
     from anyrig.documents.reading import PictureReader
 
-_SAMPLES, _PICTURES, _SAMPLE_BYTES, _SAMPLE_S = 24, 3, 5_000_000, 5.0
-"""What languages are sampled by: files, pictures where there is nothing else, seconds for each."""
+_SAMPLES, _PICTURES, _SAMPLE_BYTES, _SAMPLE_S = 96, 3, 5_000_000, 5.0
+"""What languages are sampled by: files, pictures where there is nothing else, seconds for each.
+
+Of 96 files a share of 34 % is seen as 27 to 41 % nine times in ten; of 24, as 21 to 50 %."""
 
 
 class FolderReader:
