@@ -22,7 +22,7 @@ import sqlite3
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from anyrig.documents.words import UNSPACED, fold, list_function_words
@@ -225,6 +225,10 @@ class Term:
     """In which it stands, estimated by the most frequent of its forms."""
     is_prefix: bool = False
 
+    @property
+    def rarity(self) -> float:
+        return 1 / math.log(2 + self.num_passages)
+
 
 @dataclass(frozen=True)
 class KeywordQuery:
@@ -246,9 +250,11 @@ class KeywordQuery:
 
     def weigh(self, found: Iterable[Term]) -> float:
         """How much of the question some of its terms are, from 0 to 1."""
-        rarities = {term: 1 / math.log(2 + term.num_passages) for term in self.terms}
-        total = sum(rarities.values())
-        return sum(rarities[term] for term in found) / total if total else 0.0
+        return sum(term.rarity for term in found) / self._rarity if self._rarity else 0.0
+
+    @cached_property
+    def _rarity(self) -> float:
+        return sum(term.rarity for term in set(self.terms))
 
 
 def build_keyword_query(
@@ -505,6 +511,13 @@ def find_matches(text: str, terms: Iterable[Term], language: str = "") -> list[t
     return sorted(set(found))
 
 
+def _has_term(text: str, forms: set[str], term: Term) -> bool:
+    """Whether a text has a term, by the forms of its words."""
+    if not term.is_prefix and _DENSE_CHARACTER.match(term.word):
+        return term.word in text.lower()
+    return _is_named(term, forms)
+
+
 def _find_within(match: re.Match[str], targets: Iterable[str]) -> Iterator[tuple[int, int]]:
     for one in targets:
         position = match[0].find(one)
@@ -524,9 +537,11 @@ def find_best_sentence(
     best, most = None, 0.0
     for start, end in spans:
         sentence = text[start:end]
-        matched = [term for term in query.terms if find_matches(sentence, [term], language)]
+        words = [match[0].lower() for match in _WORD.finditer(sentence)]
+        written = set(map(fold, words))
+        forms = written.union(_stem_words(words, language))
+        matched = [term for term in query.terms if _has_term(sentence, forms, term)]
         is_short = sentence.isascii() and len(sentence.split()) < _MIN_SENTENCE_WORDS
-        written = list_words(sentence)
         exact = [term for term in matched if fold(term.word) in written]
         share = _OTHER_FORM * query.weigh(matched) + (1 - _OTHER_FORM) * query.weigh(exact)
         share *= 0.5 if is_short or sentence.rstrip().endswith("?") else 1.0
