@@ -976,12 +976,13 @@ def propose_clipped(language: str, match: re.Match[str]) -> Proposal | None:
         return None
     ends = not rest or match.string[match.end() : match.end() + 2].lstrip()[:1].isupper()
     lead = before(match, 48)
-    nouns = list(_complete(short, table.CLIPPED))
-    noun = next(iter(nouns), "")
-    if len(nouns) > 1 and _MASCULINE.search(lead):
+    masculine = _MASCULINE.search(lead)
+    nouns = _complete(short, table.CLIPPED)
+    noun = next(nouns, "")
+    if masculine and noun and table.find_gender(noun) == "f":
         noun = next((one for one in nouns if table.find_gender(one) != "f"), noun)
     quality = next(iter(_complete(short, table.CLIPPED_ADJECTIVES)), "")
-    described = "" if _MASCULINE.search(lead) else _find_described(language, lead)
+    described = "" if masculine else _find_described(language, lead)
     row = (
         bool(quality and described) and lead.endswith(". ") and match[1].islower()
     )  # chauff. élec.
