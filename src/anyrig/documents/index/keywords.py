@@ -527,15 +527,28 @@ def _find_within(match: re.Match[str], targets: Iterable[str]) -> Iterator[tuple
 
 
 def find_best_sentence(
-    text: str, query: KeywordQuery, spans: Sequence[tuple[int, int]], language: str
+    text: str,
+    query: KeywordQuery,
+    spans: Sequence[tuple[int, int]],
+    matches: Sequence[tuple[int, int]],
+    language: str,
 ) -> tuple[int, int] | None:
     """The sentence that has most of the question; None where none has a word of it.
 
     A word counts most as it was written: `founded` is not `found`. Short headings and questions
     count half: the answer is what follows them.
+
+    Args:
+        text: a passage.
+        query: the question.
+        spans: of the sentences.
+        matches: of the question's words, as `find_matches` found them.
+        language: of the passage.
     """
     best, most = None, 0.0
     for start, end in spans:
+        if not any(start <= match < end for match, _ in matches):
+            continue
         sentence = text[start:end]
         words = [match[0].lower() for match in _WORD.finditer(sentence)]
         written = set(map(fold, words))

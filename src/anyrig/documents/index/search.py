@@ -515,7 +515,8 @@ class _OpenSearch:
             return hit
         language = hit.place.language
         spans = split_text(hit.text, language or "en")
-        return replace(hit, sentence=find_best_sentence(hit.text, self.keywords, spans, language))
+        best = find_best_sentence(hit.text, self.keywords, spans, hit.matches, language)
+        return replace(hit, sentence=best)
 
 
 def fuse(
