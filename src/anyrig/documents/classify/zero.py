@@ -40,6 +40,9 @@ LEAD = 0.06
 """By how much another kind must be nearer than any label for `none of these`. At 0.06 nine of ten
 texts that none fits are told, and as many that one fits are given a label as before there were
 other kinds; 0.03 costs a tenth of the latter."""
+OWN_LEAD = 0.18
+"""The same where the likeliest label is no common kind but one of the user's own: it may be about
+what a common kind is about as well (`letter about a flat`, where there are leases)."""
 LEAST = 0.07
 """The cosine that a label must have even where no other kind is near."""
 SAME = 0.35
@@ -90,10 +93,11 @@ class ByName:
         described = [_describe(label) for label in labels]
         self._scorer: _Exclusive | _Several
         if kind == "one":
-            own = {find_kind(label.name) for label in labels}
-            rest = [n for n, (name, _) in enumerate(list_kinds()) if name not in own]
+            named = [find_kind(label.name) for label in labels]
+            rest = [n for n, (name, _) in enumerate(list_kinds()) if name not in named]
             rows = _embed(described, vectors, templates)
-            self._scorer = _Exclusive(rows, _embed_kinds(vectors, templates), rest)
+            leads = np.array([LEAD if kind else OWN_LEAD for kind in named])
+            self._scorer = _Exclusive(rows, leads, _embed_kinds(vectors, templates), rest)
         else:
             rows = _embed([*described, NamedLabel(_ANYTHING)], vectors, templates)
             self._scorer = _Several(rows[:-1], rows[-1])
@@ -110,7 +114,7 @@ class ByName:
 class _Exclusive:
     """Labels of which a text has one, or none."""
 
-    def __init__(self, labels: Array, kinds: Array, rest: Sequence[int]) -> None:
+    def __init__(self, labels: Array, leads: Array, kinds: Array, rest: Sequence[int]) -> None:
         shared = kinds.mean(axis=0)
         _check_distinct(labels)
         self._labels = np.array([_unit(row) for row in labels - shared])
@@ -119,6 +123,7 @@ class _Exclusive:
         self._others = others[is_other]
         spread = float(np.sqrt(((kinds - shared) ** 2).sum(axis=1).mean()))
         self._scale = max(spread, 1e-6) / SPREAD
+        self._leads = leads * self._scale
 
     def predict_proba(self, vectors: Array) -> Array:
         none = self._score_none(vectors)
@@ -132,7 +137,8 @@ class _Exclusive:
     def _score_none(self, vectors: Array) -> Array:
         """The score of the answer that no label fits, which stands among the labels' own."""
         least = np.full((len(vectors), 1), LEAST * self._scale)
-        nearest = np.hstack([vectors @ self._others.T - LEAD * self._scale, least])
+        lead = self._leads[(vectors @ self._labels.T).argmax(axis=1)][:, None]
+        nearest = np.hstack([vectors @ self._others.T - lead, least])
         found: Array = nearest.max(axis=1, keepdims=True)
         return found
 
