@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -271,6 +273,33 @@ def test_nothing_is_estimated_before_enough_is_known() -> None:
     assert (counter.now.num_read, counter.now.left_s) == (20, None)
     counter.num_embedded = 300  # 60 a second, and 900 of 1,200 to go
     assert counter.now.left_s == pytest.approx(15.0)
+
+
+def test_a_file_is_read_while_the_time_left_is_estimated() -> None:
+    clock = Clock()
+    stamps = [Stamp(b"/a/%d.t%d" % (n, n % 7), 500, 0) for n in range(20_000)]
+    counter = FileCounter(stamps, clock)
+    clock.s = 10.0
+    for stamp in stamps[:5]:
+        counter.read(stamp, 3)
+    counter.num_embedded = 4
+
+    def read_others() -> None:
+        for stamp in stamps[5:]:
+            counter.read(stamp, 3)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        reader = Thread(target=read_others)
+        reader.start()
+        while reader.is_alive():
+            assert counter.now.left_s is not None
+    finally:
+        sys.setswitchinterval(interval)
+        reader.join()
+    assert counter.now.num_asked == 60_000
+    assert counter.now.left_s == pytest.approx((60_000 - 4) * 10 / 4, rel=1e-6)
 
 
 def test_the_share_of_other_languages_is_seen(tmp_path: Path) -> None:

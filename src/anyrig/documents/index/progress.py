@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -78,25 +77,46 @@ class StepCounter:
         )  # fmt: skip
 
 
+@dataclass
+class _Kind:
+    """Files whose names end alike."""
+
+    num_unread: int = 0
+    unread: float = 0.0
+    """What they weigh together."""
+    read: float = 0.0
+    num_passages: int = 0
+    """Of those that were read."""
+
+
 class FileCounter:
-    """Counts files as they are read and written, and passages as they are embedded."""
+    """Counts files as they are read and written, and passages as they are embedded.
+
+    One thread reads ahead while another asks for `now`, which goes through nothing that shrinks or
+    grows meanwhile.
+    """
 
     def __init__(self, stamps: Sequence[Stamp], clock: Clock = time.monotonic) -> None:
         self._clock, self._start = clock, clock()
         self._unread = {stamp.path: _weigh(stamp) for stamp in stamps}
+        self._kinds: dict[str, _Kind] = {}
+        for kind, weight in self._unread.values():
+            of_kind = self._kinds.setdefault(kind, _Kind())
+            of_kind.num_unread += 1
+            of_kind.unread += weight
         self._num_files = len(stamps)
         self.num_embedded = 0
         self._num_read = self._num_written = self._num_failed = self._num_asked = 0
         self._share, self._title = 0.0, ""
-        # By kind of file: the weight and the passages of what was read.
-        self._weight: dict[str, float] = defaultdict(float)
-        self._passages: dict[str, int] = defaultdict(int)
 
     def read(self, stamp: Stamp, passages: int) -> None:
         """One more is read, with so many passages to embed."""
         if found := self._unread.pop(stamp.path, None):
-            self._weight[found[0]] += found[1]
-            self._passages[found[0]] += passages
+            kind, weight = self._kinds[found[0]], found[1]
+            kind.num_unread -= 1
+            kind.unread -= weight
+            kind.read += weight
+            kind.num_passages += passages
             self._num_read += 1
         self._num_asked += passages
         self._title = stamp.file.name
@@ -129,11 +149,11 @@ class FileCounter:
         if not self.num_embedded:
             return None
         passages = float(self._num_asked - self.num_embedded)
-        for kind, weight in self._unread.values():
-            if known := self._weight.get(kind):
-                passages += self._passages[kind] / known * weight
-            else:  # none of its kind was read yet: as the others, whatever its size
-                passages += self._num_asked / self._num_read
+        for kind in self._kinds.values():
+            if kind.read:
+                passages += kind.num_passages / kind.read * kind.unread
+            else:  # none was read yet: as files of other kinds, whatever their size
+                passages += self._num_asked / self._num_read * kind.num_unread
         return passages * wall / self.num_embedded
 
 
