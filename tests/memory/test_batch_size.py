@@ -389,6 +389,23 @@ def test_tensors_of_a_failed_step_are_freed_before_release() -> None:
     assert max(alive_at_release) == 0
 
 
+def test_collections_of_a_search_do_not_look_at_the_objects_of_the_program() -> None:
+    frozen: list[int] = []
+    device = Simulated(on_host=True)
+    plain = device.step
+
+    def step(size: int) -> object:
+        frozen.append(gc.get_freeze_count())
+        return plain(size)
+
+    device.step = step  # type: ignore[method-assign]
+    gc.unfreeze()  # hypothesis freezes what is there when it begins
+    find_batch_size(device.step, device, budget_bytes=device.capacity_bytes, clock=device.clock)
+    sweep_batch_sizes(device.step, device, sizes=(1, 2))
+    assert min(frozen) > 0
+    assert gc.get_freeze_count() == 0
+
+
 def test_log_and_progress(caplog: pytest.LogCaptureFixture) -> None:
     messages: list[str] = []
     with caplog.at_level(logging.INFO):

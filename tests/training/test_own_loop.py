@@ -213,6 +213,8 @@ def test_a_profile_is_sizes_to_bytes_and_prints_and_plots(tmp_path: Path) -> Non
     assert [line.split()[0] for line in text.splitlines()[2:]] == ["2", "8", "32"]
     assert profile.plot(tmp_path / "memory.svg").startswith("<svg")
     assert (tmp_path / "memory.svg").read_text() == profile.plot()
+    with pytest.raises(InvalidSettingError, match=r"does not end in \.svg"):
+        profile.plot(tmp_path / "memory.png")
 
 
 def test_mixed_precision_in_a_loop() -> None:

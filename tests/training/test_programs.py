@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from anyrig.errors import InvalidInputError, InvalidSettingError
-from anyrig.training import Callback, Trainer, prepare_model
+from anyrig.training import Callback, PrintLogger, Trainer, prepare_model
 
 # -- a module, a data set and a loader of one's own ------------------------------------------------
 
@@ -304,3 +304,153 @@ def test_columns_and_a_missing_loss_are_explained() -> None:
     with pytest.raises(InvalidSettingError, match="without a loss") as caught:
         Trainer(model, data, device="cpu").fit()
     assert "CrossEntropyLoss" in caught.value.hint
+
+
+# -- wrong use -------------------------------------------------------------------------------------
+
+
+def sort_points(data: Any = None, **options: Any) -> Trainer:
+    torch.manual_seed(0)
+    inputs = torch.randn(24, 4, generator=torch.Generator().manual_seed(0))
+    items = torch.utils.data.TensorDataset(inputs, (inputs[:, 0] > 0).long())
+    given = {"loss": nn.CrossEntropyLoss(), "device": "cpu", "batch": 8, **options}
+    model = given.pop("model", None) or nn.Linear(4, 2)
+    return Trainer(model, items if data is None else data, **given)
+
+
+class Named(nn.Module):
+    """Returns its logits by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, inputs: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"logits": self.layer(inputs)}
+
+
+class Step(Callback):
+    """Does nothing."""
+
+
+def few(batch_size: int = 32) -> Any:
+    items = torch.utils.data.TensorDataset(torch.randn(24, 4), torch.zeros(24).long())
+    return torch.utils.data.DataLoader(items, batch_size=batch_size, drop_last=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words", "hint"),
+    [
+        ({"loss": nn.CrossEntropyLoss}, "CrossEntropyLoss is a class", "CrossEntropyLoss()"),
+        ({"loss": nn.CrossEntropyLoss(reduction="sum")}, "reduction='sum'", "mean"),
+        ({"loss": lambda model, batch: None}, "the loss is None", "Return one number"),
+        ({"loss": lambda model, batch: {"loss": model(batch[0]).mean()}}, "a dict", "LossOutput"),
+        ({"model": Named()}, "the model returns a dict", "lambda model, batch"),
+        ({"model": Named}, "Named is a class", "Named(...)"),
+        ({"best_metric": "val_loss"}, "'val_loss', which is not measured", "Measured: loss."),
+        ({"resume": "runs/a"}, "resume is 'runs/a'", "folder"),
+        ({"callbacks": [Step]}, "Step is a class", "Step()"),
+        ({"callbacks": [object()]}, "not a callback", "anyrig.training.Callback"),
+        ({"callbacks": Step()}, "not a list", "callbacks=["),
+        ({"optimizer": [torch.optim.Adam]}, "the optimizer is a list", "MixedPrecision"),
+        ({"scheduler": "cosine"}, "the scheduler is 'cosine'", "`schedule`"),
+        ({"data": few(), "batch": "auto"}, "fewer items than a batch of 32", "smaller batch"),
+        ({"data": few(), "batch": "auto", "steps": 3}, "fewer items than a batch", "smaller batch"),
+        ({"validation": few()}, "validation data has no batch", "drop_last"),
+    ],
+)
+def test_wrong_use_is_explained(options: dict[str, Any], words: str, hint: str) -> None:
+    with pytest.raises((InvalidInputError, InvalidSettingError)) as caught:
+        sort_points(**options).fit()
+    assert words in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_measuring_without_validation_data_is_an_error() -> None:
+    with pytest.raises(InvalidSettingError, match="no validation data"):
+        sort_points().evaluate()
+
+
+def test_another_optimizer_does_not_continue_a_run(tmp_path: Path) -> None:
+    with sort_points(folder=tmp_path) as one:
+        one.fit()
+    with (
+        sort_points(folder=tmp_path, optimizer="sgd", epochs=2) as one,
+        pytest.raises(InvalidInputError, match="of another optimizer than SGD") as caught,
+    ):
+        one.fit()
+    assert "resume=False" in caught.value.hint
+
+
+def test_a_metric_may_return_a_number_for_each_item() -> None:
+    def mean(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return (outputs.argmax(1) == targets).float().mean()
+
+    def each(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return outputs.argmax(1) == targets
+
+    with sort_points(validation=few(5), metrics={"mean": mean, "each": each}) as one:
+        figures = one.evaluate()
+    assert figures["each"] == pytest.approx(figures["mean"])
+
+
+# -- the end of a run, and after it ----------------------------------------------------------------
+
+
+class GetWorse(Callback):
+    """After the first validation the weights are spoilt."""
+
+    def __init__(self) -> None:
+        self.seen: list[float] = []
+
+    def on_step(self, trainer: Trainer, result: Any) -> None:
+        if trainer.step > 3:
+            with torch.no_grad():
+                next(trainer.model.parameters())[0].add_(10)
+
+    def on_validate(self, trainer: Trainer, figures: Any) -> None:
+        self.seen.append(figures["loss"])
+
+
+def test_the_result_has_the_figures_of_the_weights_that_were_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worse = GetWorse()
+    with sort_points(
+        validation=few(8), epochs=9, patience=2, load_best=True, callbacks=[worse],
+        folder=tmp_path, loggers=[PrintLogger()],
+    ) as one:  # fmt: skip
+        result = one.fit()
+        assert len(worse.seen) == 3
+        assert result.stopped_early
+        assert result.validation["loss"] == pytest.approx(min(worse.seen))
+        assert one.evaluate() == pytest.approx(result.validation)
+    assert one.evaluate() == pytest.approx(result.validation), "closed, it is opened once more"
+    one.close()
+    assert len(worse.seen) == 3, "measuring by hand is no validation of the run"
+    lines = capsys.readouterr().out.splitlines()
+    assert sum("stopping" in line for line in lines) == 1
+    end = next(number for number, line in enumerate(lines) if line.endswith(": finished"))
+    assert [line for line in lines[end:] if " left" in line or "epoch" in line] == []
+    assert any(line.startswith("step 9  loss") for line in lines[:end])
+
+
+def test_a_notebook_runs_its_cell_again(tmp_path: Path) -> None:
+    """The first trainer is not closed: its run is over, and the folder is free."""
+    first = sort_points(folder=tmp_path)
+    assert first.fit().steps == 3
+    again = sort_points(folder=tmp_path, epochs=2)
+    assert again.fit().resumed_from == 3
+    for one in (first, again):
+        one.close()
+
+
+def test_a_stopped_trainer_goes_on(tmp_path: Path) -> None:
+    class Stop(Callback):
+        def on_step(self, trainer: Trainer, result: Any) -> None:
+            if trainer.step == 2:
+                trainer.stop()
+
+    with sort_points(folder=tmp_path, epochs=3, callbacks=[Stop()]) as one:
+        assert not one.fit().finished
+        assert one.fit().steps == 9

@@ -68,8 +68,12 @@ def test_a_notebook_forks_and_goes_on_with_what_was_trained(tmp_path: Path) -> N
     """As in one: no file, threads that have computed before, two fits, a stop, a failure."""
     program = BEGINNING + textwrap.dedent("""
         nn.functional.mse_loss(model(torch.randn(4096, 6)), torch.zeros(4096, 1)).backward()
-        trainer = Trainer(model, data, devices=2, **options)
+        trainer = Trainer(model, data, devices=2, folder="kept", validation=data, **options)
         show(trainer, trainer.fit())
+        nn.init.zeros_(next(model.parameters()))  # a checkpoint does not have that
+        loss = nn.functional.mse_loss(model(inputs), targets).item()
+        assert abs(trainer.evaluate()["loss"] - loss) < 1e-6
+        trainer.close()
 
         class Stop(Callback):
             def on_step(self, trainer, result):

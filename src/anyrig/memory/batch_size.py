@@ -13,10 +13,11 @@ report its memory.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -150,7 +151,8 @@ def find_batch_size(
         )
     runner = TrialRunner(step, device, budget_bytes, clock=clock)
     bounds = SearchBounds(budget_bytes, max_trial_s / _VERIFY_STEPS, max_size, start, multiple)
-    return _search(runner, [], bounds, max_trials, on_progress, probe_steps=1)
+    with quick_collections(device):
+        return _search(runner, [], bounds, max_trials, on_progress, probe_steps=1)
 
 
 def sweep_batch_sizes(
@@ -180,31 +182,49 @@ def sweep_batch_sizes(
     if swept[0] < 1:
         raise InvalidInputError(f"invalid batch sizes: {list(sizes)}", hint="Sizes start at 1.")
     runner = TrialRunner(step, device, budget_bytes, _SWEEP_STEPS)
-    trials: list[BatchTrial] = []
-    done = total = 0
-    end = swept[-1]
-    for size in swept:
-        if trials:
-            last = trials[-1]
-            forecast = None if sizes else forecast_sizes(trials, budget_bytes)
-            if forecast is not None and forecast.max_size is not None:
-                end = min(end, forecast.max_size)
-            if last.step_s:
-                end = min(end, int(last.size * max_trial_s / (last.step_s * last.num_steps)))
-            if not last.ran or size > end:
-                break
-        total = sum(one for one in swept if one <= end) + (0 if sizes else 2 * end)
-        on_progress(f"batch size {size}", done, total)
-        trials.append(runner.run(size, best_rate(trials)))
-        done += size
-    return _search(
-        runner,
-        trials,
-        SearchBounds(budget_bytes, max_trial_s / _SWEEP_STEPS, max_size, swept[0]),
-        len(trials) + (0 if sizes else _MAX_TRIALS_AFTER_SWEEP),
-        lambda message: on_progress(message, done, total),
-        probe_steps=_SWEEP_STEPS,
-    )
+    with quick_collections(device):
+        trials: list[BatchTrial] = []
+        done = total = 0
+        end = swept[-1]
+        for size in swept:
+            if trials:
+                last = trials[-1]
+                forecast = None if sizes else forecast_sizes(trials, budget_bytes)
+                if forecast is not None and forecast.max_size is not None:
+                    end = min(end, forecast.max_size)
+                if last.step_s:
+                    end = min(end, int(last.size * max_trial_s / (last.step_s * last.num_steps)))
+                if not last.ran or size > end:
+                    break
+            total = sum(one for one in swept if one <= end) + (0 if sizes else 2 * end)
+            on_progress(f"batch size {size}", done, total)
+            trials.append(runner.run(size, best_rate(trials)))
+            done += size
+        return _search(
+            runner,
+            trials,
+            SearchBounds(budget_bytes, max_trial_s / _SWEEP_STEPS, max_size, swept[0]),
+            len(trials) + (0 if sizes else _MAX_TRIALS_AFTER_SWEEP),
+            lambda message: on_progress(message, done, total),
+            probe_steps=_SWEEP_STEPS,
+        )
+
+
+@contextlib.contextmanager
+def quick_collections(device: DeviceHandle) -> Iterator[None]:
+    """Have garbage collections look at new objects only: on a CPU several are made for each trial.
+
+    Once torch is loaded a whole one takes longer than all steps of a small model.
+    """
+    if not device.on_host or gc.get_freeze_count():  # by the program: `unfreeze` would undo that
+        yield
+        return
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _search(

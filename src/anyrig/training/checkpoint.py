@@ -172,8 +172,8 @@ class Checkpointer:
         if not self._lock.enter_context(lock_file(self.folder / _LOCK, self._lock_wait_s)):
             self._lock.close()
             raise OverloadedError(
-                f"another process writes checkpoints into {self.folder}",
-                hint="Wait for it or end it, or choose another folder.",
+                f"another run writes checkpoints into {self.folder}",
+                hint="Wait for it or end it (Trainer.close), or choose another folder.",
             )
         for leftover in self.folder.glob(f"{TEMPORARY}*"):
             shutil.rmtree(leftover, ignore_errors=True)

@@ -865,13 +865,21 @@ def optimize_dataloader(
     What was changed is logged, and in `reasons` of the result.
 
     Args:
-        loader: of a data set with `len` and `[number]`; others come back as they are.
+        loader: of a data set with `len` and `[number]`; others come back as they are, with that
+            as the reason.
         device: the type that computes, such as cuda; `auto` asks torch.
         step_s: how long a training step takes; a guess when None.
     """
     from anyrig.training.config import LoadingConfig
 
+    if not isinstance(loader, DataLoader):
+        raise InvalidInputError(
+            f"a {type(loader).__name__} is not a DataLoader",
+            hint="Pass torch.utils.data.DataLoader(data, batch_size=32).",
+        )
+    better: Any = loader
     if isinstance(loader.dataset, IterableDataset) or _samples_itself(loader):
+        better.reasons = ("a loader that can only be iterated is left as it is",)
         return loader
     if device == "auto":
         found = torch.accelerator.current_accelerator()
@@ -890,7 +898,7 @@ def optimize_dataloader(
         "prefetch_factor": options.prefetch_factor if options.num_workers else None,
         "timeout": loader.timeout if options.num_workers else 0,
     }  # fmt: skip
-    better: Any = _rebuild(loader, **changed)
+    better = _rebuild(loader, **changed)
     better.reasons = reasons
     log.info("data loading: %s", "; ".join(reasons))
     made: DataLoader[Any] = better

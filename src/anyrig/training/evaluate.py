@@ -33,7 +33,8 @@ Metric: TypeAlias = Any
 """One of:
 
 - a torchmetrics object (`update`, `compute`, `reset`), which gets outputs and targets;
-- a function of outputs and targets, whose mean over items counts;
+- a function of outputs and targets, whose mean over items counts; it returns a number, or one for
+  each item;
 - a function of the model and a batch that returns a sum and a count, which are added up over
   batches and processes before they are divided. Vectors of both are a mean of ratios, of those
   whose count is not zero: macro F1 is one, with a place for each class. An attribute `after` is
@@ -104,10 +105,17 @@ class Evaluator:
         totals = {name: _Totals() for name in ("loss", *self._metrics)}
         for metric in self._metrics.values():
             metric.reset()
+        has_batches = False
         with torch.no_grad(), contextlib.closing(self._batches()) as batches:
             for batch, counts in batches:
+                has_batches = True
                 for name, sums in self._measure_batch(model, batch).items():
                     totals[name].add(sums if counts else sums.without_count())
+        if not has_batches:
+            raise InvalidInputError(
+                "the validation data has no batch",
+                hint="A DataLoader with drop_last leaves out a batch that is not full.",
+            )
         return {name: self._compute(name, one) for name, one in totals.items()}
 
     def _measure_batch(self, model: nn.Module, batch: Batch) -> dict[str, _Sums]:
@@ -345,7 +353,7 @@ class _MetricFunction:
         if isinstance(found, tuple):
             return _Sums(*(_to_host(one) for one in found))
         count = float(count_items(batch))
-        return _Sums(_to_host(found) * count, torch.tensor(count))
+        return _Sums(_to_host(found).mean() * count, torch.tensor(count))
 
 
 def _wrap_metric(metric: Metric, device: torch.device) -> _MetricObject | _MetricFunction:

@@ -301,6 +301,8 @@ class PrintLogger:
 
     def log(self, record: Record) -> None:
         if not isinstance(record, StepMetrics):
+            if isinstance(record, RunEvent) and record.kind == "end":
+                self.close()
             self._print(record)
             return
         self._unprinted = record

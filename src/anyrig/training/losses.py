@@ -68,6 +68,15 @@ def resolve_loss(loss: Any) -> Loss:
             f"the loss is a {type(loss).__name__}",
             hint="Pass a function of a model and a batch, or a criterion of outputs and targets.",
         )
+    if isinstance(loss, type):
+        raise InvalidSettingError(
+            f"the loss {loss.__name__} is a class", hint=f"Pass an object of it: {loss.__name__}()."
+        )
+    if isinstance(loss, nn.modules.loss._Loss) and loss.reduction != "mean":
+        raise InvalidSettingError(
+            f"the loss has reduction={loss.reduction!r}",
+            hint='The loss of a batch is a mean. Use reduction="mean".',
+        )
     return CriterionLoss(loss) if is_criterion(loss) else cast("Loss", loss)
 
 
@@ -96,6 +105,11 @@ class CriterionLoss:
         inputs, targets = split_batch(batch)
         outputs = call_model(model, inputs)
         found = getattr(outputs, "logits", outputs)
+        if isinstance(found, Mapping):
+            raise InvalidSettingError(
+                "the model returns a dict, and a criterion needs a tensor",
+                hint="Pass a function: loss=lambda model, batch: criterion(model(...)[...], ...).",
+            )
         return LossOutput(self.criterion(found, targets), outputs=outputs)
 
 
@@ -145,9 +159,9 @@ def model_loss(model: nn.Module, batch: Batch) -> LossOutput:
 def check_loss(loss: object) -> torch.Tensor:
     """A scalar that can run backwards."""
     if not isinstance(loss, torch.Tensor):
-        found = f"a {type(loss).__name__}"
+        found = "None" if loss is None else f"a {type(loss).__name__}"
     elif loss.dim():
-        found = f"a tensor of {'x'.join(map(str, loss.shape))}"
+        found = f"a tensor of the shape {tuple(loss.shape)}"
     elif not loss.requires_grad:
         found = "a number without a gradient"
     else:
@@ -155,7 +169,8 @@ def check_loss(loss: object) -> torch.Tensor:
     raise InvalidSettingError(
         f"the loss is {found}",
         hint="Return one number, computed by the model with gradients, such as the mean over the "
-        "batch; no .item(), .detach() or torch.no_grad() on the way.",
+        "batch; no .item(), .detach() or torch.no_grad() on the way. To return more than the loss, "
+        "use anyrig.training.LossOutput.",
     )
 
 

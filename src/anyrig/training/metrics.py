@@ -275,6 +275,7 @@ class MetricsRecorder:
         self._aside_s = self._data_s = 0.0
         self._first: tuple[int, float] | None = None
         self._epoch: int | None = None
+        self._is_in_epoch = False
         self._step = self._skipped = self._retries = 0
         self._restore(past)
 
@@ -301,10 +302,11 @@ class MetricsRecorder:
         self, result: StepResult, *, step: int, epoch: int, rate: float, precision: str
     ) -> None:
         now = time.perf_counter()
-        if self._epoch is not None and epoch != self._epoch:
+        if epoch != self._epoch:
             self._end_epoch(now)
         if epoch != self._epoch:
             self._epoch, self._epoch_began = epoch, self._step_began
+        self._is_in_epoch = True
         step_s = max(0.0, now - self._step_began - self._aside_s)
         samples, units = result.total_samples, result.total_units
         metrics = StepMetrics(
@@ -340,6 +342,7 @@ class MetricsRecorder:
         """No step comes any more: those that fill no line of the log become a shorter one."""
         self.flush()
         self._end_window()
+        self._end_epoch(time.perf_counter())
 
     def close(self) -> None:
         try:
@@ -347,9 +350,7 @@ class MetricsRecorder:
         except RuntimeError as error:  # a device that is lost; what was read is still written
             log.warning("the last steps' metrics could not be read: %s", error)
         self._end_window()
-        if self._epoch is not None:
-            self._end_epoch(time.perf_counter())
-            self._epoch = None
+        self._end_epoch(time.perf_counter())
         for logger in self._loggers:
             self._guard(logger, logger.close)
         self._loggers = []
@@ -371,8 +372,11 @@ class MetricsRecorder:
         return time.perf_counter() - self._began
 
     def _end_epoch(self, now: float) -> None:
+        if self._epoch is None or not self._is_in_epoch:
+            return
+        self._is_in_epoch = False
         took = now - self._epoch_began
-        text = f"epoch {(self._epoch or 0) + 1}: {format_duration(took)}"
+        text = f"epoch {self._epoch + 1}: {format_duration(took)}"
         self.record_event("epoch", text, epoch=self._epoch, seconds=took)
 
     def _send(self, metrics: StepMetrics, result: StepResult) -> _PendingStep:

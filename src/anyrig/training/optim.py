@@ -80,6 +80,12 @@ def build_optimizer(
             "the model has no weights to train", hint="Set requires_grad on those that should be."
         )
     groups = build_groups(split, weight_decay)
+    if not isinstance(requested, str) and not callable(requested):
+        raise InvalidSettingError(
+            f"the optimizer is a {type(requested).__name__}",
+            hint="Pass one optimizer, a name, a class or a function of the weights. Several, as in "
+            "a GAN, take a loop of your own: anyrig.training.MixedPrecision steps each.",
+        )
     if not isinstance(requested, str):
         return BuiltOptimizer(
             _call_factory(requested, groups, learning_rate, split),
@@ -524,6 +530,12 @@ class TorchScheduler:
         scheduler: LRScheduler | Callable[[torch.optim.Optimizer], LRScheduler],
         optimizer: torch.optim.Optimizer,
     ) -> None:
+        if not callable(scheduler) and not isinstance(scheduler, LRScheduler):
+            raise InvalidSettingError(
+                f"the scheduler is {scheduler!r}",
+                hint="Pass one of torch.optim.lr_scheduler, or a function of the optimizer. The "
+                "setting `schedule` takes a name, such as cosine.",
+            )
         built = scheduler if isinstance(scheduler, LRScheduler) else scheduler(optimizer)
         if not isinstance(built, LRScheduler) or isinstance(built, ReduceLROnPlateau):
             raise InvalidSettingError(

@@ -32,7 +32,7 @@ from anyrig.backends import open_device
 from anyrig.backends.memory import MemoryUsage, read_torch_memory, trim_heap
 from anyrig.backends.torch import TorchHandle, find_torch_device
 from anyrig.devices.machine import Precision
-from anyrig.errors import InvalidInputError
+from anyrig.errors import InvalidInputError, InvalidSettingError
 from anyrig.memory import batch_size, recovery
 from anyrig.memory.batch_size import BatchSizeResult
 from anyrig.memory.module_step import build_step
@@ -240,6 +240,10 @@ class MemoryProfile(Mapping[int, int]):
         """An SVG document of memory and speed by batch size, also written to a file if named."""
         text = batch_size.plot_profile(self.result, self.subtitle)
         if path is not None:
+            if Path(path).suffix != ".svg":
+                raise InvalidSettingError(
+                    f"{path} does not end in .svg", hint="The picture is an SVG document."
+                )
             write_atomic(Path(path), text)
         return text
 

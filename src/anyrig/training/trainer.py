@@ -118,6 +118,7 @@ class TrainResult:
     loss: float | None
     """The last step's mean over all processes; None if there was none."""
     validation: Mapping[str, float]
+    """Of the weights that the model has now: with `load_best`, of the best validation."""
     seconds: float
     samples_per_s: float | None
     units_per_s: float | None
@@ -215,6 +216,11 @@ class Trainer:
         name: str = "run",
         **options: Any,
     ) -> None:
+        if isinstance(model, type):
+            raise InvalidSettingError(
+                f"{model.__name__} is a class, not a model",
+                hint=f"Pass an object of it: {model.__name__}(...).",
+            )
         if not isinstance(model, nn.Module):
             raise InvalidSettingError(
                 f"a {type(model).__name__} is not a model", hint="Pass a torch.nn.Module."
@@ -231,6 +237,8 @@ class Trainer:
                 f"metrics is a {type(metrics).__name__}", hint='Pass names: {"accuracy": metric}.'
             )
         self._metrics, self._units, self._collate = dict(metrics or {}), units, collate
+        _check_best_metric(self.config.best_metric, self._metrics)
+        _check_resume(resume)
         self.folder = Path(folder) if folder is not None else None
         self._resume, self._finish_task = resume, finish
         self._device = None if device is None else str(device)
@@ -238,8 +246,9 @@ class Trainer:
         self._devices = _parse_devices(devices, device, placement)
         self._num_processes = _count_processes(devices, self.environment)
         self._given_group, self._monitor, self.name = group, monitor, name
+        _check_callbacks(callbacks)
         self._callbacks, self._loggers = list(callbacks), list(loggers)
-        self._stop_requested = False
+        self._stop_requested = self._is_trained = False
         self.total_steps = 0
         """Optimizer steps of the whole run; 0 before it is opened."""
         self._run: _OpenRun | None = None
@@ -282,8 +291,15 @@ class Trainer:
         return self._end(run)
 
     def evaluate(self) -> dict[str, float]:
-        """The metrics of the validation data, now."""
-        return self._validate(self.open())
+        """The metrics of the validation data, now; the run takes no notice of it."""
+        if self.validation is None:
+            raise InvalidSettingError("there is no validation data", hint="Pass `validation`.")
+        if self._run is not None or not self._is_trained:
+            return self._measure(self.open())
+        weights = {name: one.clone() for name, one in self.model.state_dict().items()}
+        run = self.open()  # it resumes from the last checkpoint
+        self.model.load_state_dict(weights)
+        return self._measure(run)
 
     def stop(self) -> None:
         """End the run after this step, with a checkpoint; callbacks may call it."""
@@ -313,6 +329,7 @@ class Trainer:
     def _batches(self, run: _OpenRun) -> Iterator[StepBatch]:
         """Batches of this epoch and the next ones, until the run is done."""
         while not run.is_done and not run.is_stopped_early:
+            began = run.position
             with contextlib.closing(run.source.steps(run.position)) as steps:  # type: ignore[type-var]
                 while True:
                     with run.recorder.waiting_for_data():
@@ -320,7 +337,7 @@ class Trainer:
                     if batch is None:
                         break
                     yield batch
-            if run.start_next_epoch() and not self.config.validate_every:
+            if run.start_next_epoch(began) and not self.config.validate_every:
                 self._validate(run)  # only now it is known that the epoch of a stream is over
 
     def _must_stop(self, run: _OpenRun) -> bool:
@@ -346,7 +363,7 @@ class Trainer:
             raise SystemExit(0)  # the program goes on where it was started
         outcome = _load_outcome(file.path)
         load_weights(self.model, outcome.weights)
-        self._outcome = outcome
+        self._outcome, self._is_trained = outcome, True
         return outcome.result
 
     def _start_processes(self, file: FitFile) -> None:
@@ -879,9 +896,20 @@ class Trainer:
 
     # -- validation --------------------------------------------------------------------------------
 
-    def _validate(self, run: _OpenRun) -> dict[str, float]:
+    def _validate(self, run: _OpenRun) -> None:
         if self.validation is None:
-            return {}
+            return
+        run.figures, run.validated_step = self._measure(run), run.step
+        run.is_best = run.best.update(run.figures)
+        run.recorder.record_validation(run.step, run.figures)
+        patience = self.config.patience
+        if patience and run.best.num_worse >= patience:
+            run.is_stopped_early = True
+            text = f"no better {run.best.name} in {patience} validations: stopping"
+            self._event(run, "early stop", text)
+        self._call("on_validate", run.figures)
+
+    def _measure(self, run: _OpenRun) -> dict[str, float]:
         with run.recorder.aside(), run.averaged_weights():
             if run.evaluator is None:
                 run.evaluator = Evaluator(
@@ -891,19 +919,9 @@ class Trainer:
                     collate=self._collate, handle=run.handle,
                 )  # fmt: skip
             try:
-                figures = run.evaluator(run.model)
+                return run.evaluator(run.model)
             except RestartNeeded as request:
                 self._restart(request)
-        run.figures, run.validated_step = figures, run.step
-        run.is_best = run.best.update(figures)
-        run.recorder.record_validation(run.step, figures)
-        patience = self.config.patience
-        if patience and run.best.num_worse >= patience:
-            run.is_stopped_early = True
-            text = f"no better {run.best.name} in {patience} validations: stopping"
-            self._event(run, "early stop", text)
-        self._call("on_validate", figures)
-        return figures
 
     # -- checkpoints -------------------------------------------------------------------------------
 
@@ -941,6 +959,7 @@ class Trainer:
             "applied": run.policy.state_dict(),
             "rates": run.rates.state_dict() if run.rates is not None else {"steps": run.step},
             "best": run.best.state_dict(),
+            "figures": run.figures if is_fresh else {},
             "ema": run.ema.state_dict() if run.ema is not None else None,
             "micro_batch": step.micro_batch,
             "micro_batch_can_grow": step.can_grow,
@@ -1051,6 +1070,9 @@ class Trainer:
             from anyrig.training.report import write_report
 
             result = replace(result, report=write_report(self.folder, title=self.name))
+        if run.checkpoints is not None:
+            run.checkpoints.close()  # another trainer may continue in the folder
+        self._stop_requested, self._is_trained = False, True
         self._call("on_end", result)
         return result
 
@@ -1067,6 +1089,7 @@ class Trainer:
         found = run.checkpoints.load(best.path)
         assert found is not None
         run.group.load_state_dict(run.masters or run.model, None, found.state.weights, None)
+        run.figures = dict(found.state.plain.get("figures") or run.figures)
         if run.ema is not None:
             run.load_averages(found.state.plain)
             run.ema.swap_in(for_good=True)
@@ -1214,7 +1237,7 @@ class _OpenRun:
             return self.rates.step()
         return float(self.train_step.optimizer.param_groups[0]["lr"])
 
-    def start_next_epoch(self) -> bool:
+    def start_next_epoch(self, began: Position) -> bool:
         """The data came to an end; whether only now it is known that the epoch is over.
 
         A run that is resumed with larger batches may stand behind the last one of its epoch.
@@ -1222,11 +1245,8 @@ class _OpenRun:
         epoch, step = self.position
         if step:
             self.position = Position(epoch + 1, 0)
-        elif self.source.steps_in_epoch is None:
-            raise InvalidInputError(
-                f"the data has fewer items than a batch of {self.source.batch}",
-                hint="Set a smaller batch, or drop_last = false.",
-            )
+        elif self.position == began:
+            raise _no_batch(self.source)
         return self.source.steps_in_epoch is None
 
     def is_validation_due(self) -> bool:
@@ -1345,6 +1365,37 @@ def _build_config(config: TrainConfig | None, options: Mapping[str, Any]) -> Tra
     return replace(config, **rename_keys(options)) if options else config
 
 
+def _check_best_metric(name: str, metrics: Mapping[str, Metric]) -> None:
+    if name != "loss" and name not in metrics:
+        raise InvalidSettingError(
+            f"best_metric is {name!r}, which is not measured",
+            hint=f"Measured: {', '.join(['loss', *metrics])}.",
+        )
+
+
+def _check_resume(resume: object) -> None:
+    if resume != "auto" and not isinstance(resume, bool):
+        raise InvalidSettingError(
+            f"resume is {str(resume)!r}",
+            hint='Pass True, False or "auto"; `folder` is the folder of the run that continues.',
+        )
+
+
+def _check_callbacks(callbacks: Sequence[Callback]) -> None:
+    if isinstance(callbacks, Callback) or callable(callbacks):
+        raise InvalidSettingError("callbacks is not a list", hint="Pass callbacks=[callback].")
+    for one in callbacks:
+        if isinstance(one, type):
+            raise InvalidSettingError(
+                f"the callback {one.__name__} is a class", hint=f"Pass an object: {one.__name__}()."
+            )
+        if not isinstance(one, Callback):
+            raise InvalidSettingError(
+                f"a {type(one).__name__} is not a callback",
+                hint="Derive it from anyrig.training.Callback.",
+            )
+
+
 def _parse_devices(
     devices: int | Sequence[int | str] | None, device: int | str | None, placement: Placement | None
 ) -> tuple[int | str, ...]:
@@ -1451,7 +1502,16 @@ def _count_total_steps(config: TrainConfig, source: DataSource) -> int:
         raise InvalidSettingError(
             "the length of an epoch of this data is unknown", hint="Set steps instead."
         )
+    if steps == 0:
+        raise _no_batch(source)
     return config.steps or config.epochs * (steps or 0)
+
+
+def _no_batch(source: DataSource) -> InvalidInputError:
+    return InvalidInputError(
+        f"the data has fewer items than a batch of {source.batch}",
+        hint="Set a smaller batch, or drop_last = false.",
+    )
 
 
 def _build_rates(

@@ -8,7 +8,7 @@ model is compiled or wrapped.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -172,6 +172,7 @@ def load_optimizer_state(
     numbers = {name: number for number, name in enumerate(parameter_names(model, optimizer))}
     _check_groups(list(numbers), optimizer, state["param_groups"])
     own = optimizer.state_dict()["param_groups"]
+    _check_optimizer(own[0].keys(), state["param_groups"][0].keys(), optimizer)
     groups = [
         {**saved, **{key: mine[key] for key in _OWN if key in mine}}
         for saved, mine in zip(state["param_groups"], own, strict=True)
@@ -198,6 +199,17 @@ def _copy_state(values: Any, parameter: torch.Tensor | None) -> Any:
                 like = torch.empty_like(parameter, dtype=value.dtype, device=value.device)
                 found[key] = like.copy_(value)
     return found
+
+
+def _check_optimizer(names: Set[str], saved: Set[str], optimizer: torch.optim.Optimizer) -> None:
+    """The settings of a group tell which optimizer it is of; a newer torch may know one more."""
+    lacking, unknown = names - saved - {*_OWN}, saved - names - {*_OWN, "initial_lr"}
+    if lacking and unknown:
+        raise InvalidInputError(
+            f"the checkpoint is of another optimizer than {type(optimizer).__name__}: it has "
+            f"{', '.join(sorted(unknown))}",
+            hint="Continue with the same optimizer, or start over with resume=False.",
+        )
 
 
 def _check_groups(
