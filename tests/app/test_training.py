@@ -52,7 +52,7 @@ def config(monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_result_says_why_the_micro_batch_is_as_it_is(config: Path) -> None:
-    result = Rig().train(config, run="r", set={"train.micro_batch": "auto", "train.steps": 1})
+    result = Rig().train(config, folder="r", set={"train.micro_batch": "auto", "train.steps": 1})
     assert result.micro_batch_why.startswith(f"{result.micro_batch}: ")
     assert f"micro batch: {result.micro_batch_why}" in result.reasons
     assert Rig().train(resume="r", steps=2).micro_batch_why == f"{result.micro_batch}, as before"

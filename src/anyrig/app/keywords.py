@@ -729,3 +729,5 @@ class TrainKeywords(DeviceOptionsKeywords, total=False):
     """use at most N GiB of a device."""
     memory_fraction: float | None
     """use at most this fraction of a device's memory."""
+    folder: str | Path | None
+    """folder of the run; default: runs/NAME-DATE; an existing run is resumed."""

@@ -203,7 +203,7 @@ class Rig:
         values = dict(given)
         for name, option in options.items():
             if option.alias in values and option.alias not in options:
-                values[name] = values.pop(option.alias) or values.get(name, ())
+                values[name] = values.pop(option.alias) or values.get(name, option.default)
         check_names(kind, values)
         check_required(kind, values)
         for name, option in options.items():

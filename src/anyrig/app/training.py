@@ -103,7 +103,7 @@ class TrainingRequest(DeviceOptions):
     )  # fmt: skip
     run: Path | None = option(
         None, "folder of the run; default: runs/NAME-DATE; an existing run is resumed",
-        short="--folder", http=False, metavar="RUN",
+        short="--folder", alias="folder", http=False, metavar="RUN",
     )  # fmt: skip
     resume: Path | None = option(None, "folder of a run to resume", http=False, metavar="RUN")
     fresh: bool = option(False, "discard the run in the folder and start over", http=False)

@@ -48,7 +48,8 @@ _MOST_DRAWN = 40_000_000
 """Pixels of a picture that is handed on: larger ones are made smaller. A4 at 600 dots has 35."""
 MOST_DECODE_BYTES = 800_000_000
 """Of memory to decode a picture in a process that has no limit of its own."""
-_BAND_PIXELS = 4_000_000
+_BAND_PIXELS = 1_000_000
+"""Several copies of a band are in memory at once, of 4 bytes a pixel."""
 _THUMBNAIL = 254  # TIFF's tag for a page that is a small copy of another
 _NO_LAYER = "a picture without a text layer"
 _HEAD_BYTES = 64
