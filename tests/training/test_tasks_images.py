@@ -95,8 +95,10 @@ def test_a_manifest_names_files_and_labels(shapes: Path, tmp_path: Path) -> None
 
 def test_a_manifest_that_names_no_picture(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "words", "label": "x"}\n')
-    with pytest.raises(InvalidInputError, match="a.jsonl, line 1: it names no file"):
-        made(tmp_path, tmp_path, data="a.jsonl")
+    (tmp_path / "a.csv").write_text("file,label\n,x\n")
+    for name, line in (("a.jsonl", 1), ("a.csv", 2)):
+        with pytest.raises(InvalidInputError, match=f"{name}, line {line}: it names no file"):
+            made(tmp_path, tmp_path, data=name)
     (tmp_path / "a.txt").write_text("a.png")
     with pytest.raises(InvalidInputError, match="neither a folder nor a manifest"):
         made(tmp_path, tmp_path, data="a.txt")

@@ -334,6 +334,8 @@ def _is_file(name: str, resolve: Resolve) -> bool:
 def _build_file_example(
     labels: tuple[str, ...], place: str, name: str, resolve: Resolve
 ) -> Example | Trouble:
+    if not name:
+        return Trouble(place, "it names no file")
     try:
         file = resolve(name)  # first: what may not be read is refused whatever else is wrong
     except InvalidInputError as error:

@@ -359,7 +359,7 @@ def _read(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
     hints = _hints(kind)
     given: dict[str, Any] = {}
     for name, value in values.items():
-        check_name(name, list(hints), where)
+        check_name(name, list(hints), f"[{where}]")
         if kind is TrainConfig and name in TABLES:
             if not isinstance(value, Mapping):
                 raise InvalidSettingError(f"[{where}] {name} is {value!r}", hint="It is a table.")
@@ -377,7 +377,7 @@ def check_name(name: str, known: typing.Sequence[str], where: str) -> None:
         hint = f"Did you mean {near[0]!r}?" if near else f"Valid names: {', '.join(known)}."
         if name in OTHER_TOOLS:
             hint = f"Use {OTHER_TOOLS[name]}."
-        raise InvalidSettingError(f"[{where}] has no setting {name!r}", hint=hint)
+        raise InvalidSettingError(f"{where} has no setting {name!r}", hint=hint)
 
 
 def check_fields(config: Any, where: str = "") -> None:
