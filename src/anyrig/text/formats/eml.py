@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from email.errors import MessageError
 from email.message import EmailMessage
+from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -156,6 +157,15 @@ class _Clipped(_Policy):
     def header_source_parse(self, sourcelines: list[str]) -> tuple[str, str]:
         name, value = super().header_source_parse(sourcelines)
         return name, value[: _LONGEST_KIND if name.lower().startswith("content-") else _LONGEST]
+
+    def header_fetch_parse(self, name: str, value: str) -> str:
+        return _parse_header(name, value)
+
+
+@lru_cache(256)
+def _parse_header(name: str, value: str) -> str:
+    """A header as the standard library reads it; that parses it anew whenever it is asked for."""
+    return cast(str, email.policy.default.header_fetch_parse(name, value))
 
 
 class MessageCounter:
