@@ -234,6 +234,23 @@ def test_languages_are_sampled_over_all_folders_when_time_is_short(
     assert min(found.values()) >= 2
 
 
+def test_languages_are_not_told_by_one_text_on_a_busy_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {
+        "en": "The cats and the dogs live in the house of my sister, and they like it there.",
+        "es": "Los perros y los gatos viven en la casa de mi hermana, y les gusta mucho.",
+    }
+    for code, text in texts.items():
+        write(
+            tmp_path / "docs", {f"{code}/{number}.txt": f"{number}. {text}" for number in range(30)}
+        )
+    monkeypatch.setattr("anyrig.documents.index.files._SAMPLE_S", 0.0)
+    found = sample_languages(resolve_folders([tmp_path / "docs"]), FolderReader())
+    assert found.total() >= 16
+    assert min(found["en"], found["es"]) >= 4
+
+
 class Clock:
     def __init__(self) -> None:
         self.s = 0.0
