@@ -78,6 +78,7 @@ def test_split_text_says_what_the_tokens_say(name: str) -> None:
         ("Great work! 🎉", 1),
         ("it costs 12 pcs. each. nobody pays. `code` follows.", 3),
         ("« Je ne sais pas… », dit-il. Il partit.", 2),
+        ("in no. They left。He came in. 5", 4),  # a Japanese full stop beside a doubtful one
     ],
 )
 def test_stops_that_end_no_sentence(written: str, sentences: int) -> None:

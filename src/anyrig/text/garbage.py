@@ -7,6 +7,7 @@ that is judged wrongly costs a reading of its picture; the text is kept for wher
 
 from __future__ import annotations
 
+import operator
 import re
 import unicodedata
 from collections import Counter
@@ -30,7 +31,7 @@ _PAIRS = frozenset(
     " ma si om no na sa so di ne lo po pa ni ki sz cz ij ee aa ka la ja vi tr nh ho am ec".split()
 )
 _LEAST_PAIRS = 0.3
-_VOWELS = frozenset("aeiouy")
+_VOWELS = "aeiouy"
 
 
 def find_fault(text: str, num_unknown: int = 0) -> str:
@@ -41,25 +42,26 @@ def find_fault(text: str, num_unknown: int = 0) -> str:
         num_unknown: letters that the file draws without naming them, beyond those in the text.
     """
     whole, text = len(text), _sample(text)
-    signs = [sign for sign in text if not sign.isspace()]
-    if not signs:
+    signs = _count_signs(text)
+    num_signs = signs.total()
+    if not num_signs:
         return ""
-    unknown = num_unknown * len(text) / whole or sum(map(_is_unknown, signs))
-    if unknown > _UNKNOWN * len(signs):
+    unknown = num_unknown * len(text) / whole or _count_unknown(signs)
+    if unknown > _UNKNOWN * num_signs:
         return "the file does not say which letters it shows"
-    if 6 * len(_CID.findall(text)) > _UNKNOWN * len(signs):
+    if 6 * len(_CID.findall(text)) > _UNKNOWN * num_signs:
         return "its letters are numbers of glyphs"
     if not any(map(str.isalnum, signs)):
         return "there are no letters in its text"
-    return _odd_letters(text)
+    return _odd_letters(text, signs)
 
 
 def is_readable(text: str) -> bool:
     """Whether at least half of a text is letters that someone could read."""
     text = _sample(text)
-    signs = [sign for sign in text if not sign.isspace()]
-    bad = sum(map(_is_unknown, signs)) + 7 * len(_CID.findall(text))
-    return bool(signs) and 2 * bad < len(signs) and any(map(str.isalnum, signs))
+    signs = _count_signs(text)
+    bad = _count_unknown(signs) + 7 * len(_CID.findall(text))
+    return 2 * bad < signs.total() and any(map(str.isalnum, signs))
 
 
 def _sample(text: str) -> str:
@@ -70,20 +72,29 @@ def _sample(text: str) -> str:
     return text[:_SAMPLE] + text[middle : middle + _SAMPLE]
 
 
-def _is_unknown(sign: str) -> bool:
-    return sign == "\ufffd" or unicodedata.category(sign) in ("Co", "Cn", "Cc", "Cs")
+def _count_signs(text: str) -> Counter[str]:
+    """How often each character is there, without white space."""
+    return Counter("".join(text.split()))
 
 
-def _odd_letters(text: str) -> str:
-    letters = [sign for sign in text if sign.isalpha()]
-    if len(letters) < _FEW:
+def _count_unknown(signs: Counter[str]) -> int:
+    return sum(
+        count for sign, count in signs.items()
+        if sign == "\ufffd" or unicodedata.category(sign) in ("Co", "Cn", "Cc", "Cs")
+    )  # fmt: skip
+
+
+def _odd_letters(text: str, signs: Counter[str]) -> str:
+    letters = sum(count for sign, count in signs.items() if sign.isalpha())
+    if letters < _FEW:
         return ""
-    if len(_TWICE.findall(text)) > 0.02 * len(letters):
+    if len(_TWICE.findall(text)) > 0.02 * letters:
         return "its letters are those of another encoding"
-    latin = [sign for sign in letters if _is_latin(sign)]
-    if len(latin) < 0.7 * len(letters) or len(latin) < _FEW:
+    latin = {sign: count for sign, count in signs.items() if sign.isalpha() and _is_latin(sign)}
+    num_latin = sum(latin.values())
+    if num_latin < 0.7 * letters or num_latin < _FEW:
         return ""
-    if sum(sign > "\x7f" for sign in latin) > 0.5 * len(latin):
+    if sum(count for sign, count in latin.items() if sign > "\x7f") > 0.5 * num_latin:
         return "its letters are those of another encoding"
     return _odd_words(text)
 
@@ -93,6 +104,8 @@ def _is_latin(sign: str) -> bool:
 
 
 def _without_accents(text: str) -> str:
+    if text.isascii():
+        return text
     return "".join(sign for sign in text if not unicodedata.combining(sign))
 
 
@@ -101,16 +114,18 @@ def _odd_words(text: str) -> str:
     # Without accents of their own first: to sort thousands on one letter takes their square.
     plain = unicodedata.normalize("NFKD", _without_accents(text)).lower()
     words = re.findall(r"[a-z]+", _without_accents(plain))
-    singles = sum(len(word) == 1 for word in words)
+    lengths = list(map(len, words))
+    singles = lengths.count(1)
     if singles > 0.8 * len(words) and singles >= _FEW:
         return "its letters stand apart"
-    pairs = Counter(word[at : at + 2] for word in words for at in range(len(word) - 1))
-    total = sum(pairs.values())
+    total = sum(lengths) - len(words)
     if total < _FEW:
         return ""
-    known = sum(times for pair, times in pairs.items() if pair in _PAIRS)
-    vowels = sum(sign in _VOWELS for word in words for sign in word)
-    share = vowels / sum(map(len, words))
+    known = sum(
+        count for word, count in Counter(words).items()
+        for pair in map(operator.concat, word, word[1:]) if pair in _PAIRS
+    )  # fmt: skip
+    share = sum(map("".join(words).count, _VOWELS)) / sum(lengths)
     if known < _LEAST_PAIRS * total and (share < 0.28 or share > 0.6 or known < 0.18 * total):
         return "its letters make no words"
     return ""

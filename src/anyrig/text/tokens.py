@@ -123,12 +123,21 @@ def cut_paragraph(text: str, start: int, end: int) -> Iterator[Span]:
     yield start, end
 
 
-_BLANK = re.compile(r"\n\s*\n|\r[^\S\r\n]*+\r|[\u2029\f]")
+# These begin with what they look for: `re` finds that several times faster than a branch.
+_BLANK = re.compile(r"[\n\r\f\u2029](?:(?<=\n)\s*\n|(?<=\r)[^\S\r\n]*+\r|(?<=[\f\u2029]))")
 # The end of a sentence as people write it: marks, what closes, a note's number, white space.
-_CANDIDATE = re.compile(
+_CANDIDATE = re.compile(r"([.!?…](?<![.!?…]{2})[.!?…]*+)[\"'”’»›“)\]}*_]*+(?:\[\d{1,3}\])*+\s++()")
+_WIDE_STOP = re.compile("[。！？｡]")
+_WIDE_CANDIDATE = re.compile(
     r"(?<![.!?…])([.!?…]++)[\"'”’»›“)\]}*_]*+(?:\[\d{1,3}\])*+\s++|"
     r"([。！？｡]++)[\"'”’»›“)\]}」』]*+\s*+"
 )
+
+
+def _find_candidates(text: str) -> Iterator[re.Match[str]]:
+    """Where sentences may end; what ends one in any case has a second group."""
+    has_wide = not text.isascii() and _WIDE_STOP.search(text)
+    return (_WIDE_CANDIDATE if has_wide else _CANDIDATE).finditer(text)
 
 
 def _trim(text: str, start: int, end: int) -> Span | None:
@@ -185,7 +194,7 @@ _SECOND_SENTENCE = re.compile(r"[.:!?]\s+[A-ZÀ-Ý¿¡«—–]")
 def _windows(text: str, language: str) -> Iterator[Span]:
     """The stretches between certain ends of sentences, without white space around them."""
     start = 0
-    for match in _CANDIDATE.finditer(text):
+    for match in _find_candidates(text):
         certain = match[2] or is_certain_end(text, match, language)
         if certain and not is_numbered_item(text, start, match.end(1)):
             yield from _bound(text, start, match.end() - len(match[0]) + len(match[0].rstrip()))
@@ -230,7 +239,7 @@ def _inner_ends(
     """Where sentences end within a window: the end of one, and the beginning of the next."""
     index = 0
     begin = 0
-    for match in _CANDIDATE.finditer(text):
+    for match in _find_candidates(text):
         while index < len(taken) and taken[index][1] <= match.start():
             index += 1
         inside = index < len(taken) and taken[index][0] <= match.start()
@@ -240,7 +249,7 @@ def _inner_ends(
             # Behind a recognised token a full stop is the sentence's own: Henry V. He came.
             ends = not is_small(text[match.end() : match.end() + 12].lstrip(OPEN))
         else:
-            ends = ends_sentence(text, match, language, careless=careless)
+            ends = bool(match[2]) or ends_sentence(text, match, language, careless=careless)
         if ends and not is_numbered_item(text, begin, match.end(1)):
             closed = match.end() - len(match[0]) + len(match[0].rstrip())
             begin = match.end()
@@ -274,7 +283,7 @@ def _split_paragraph(text: str, language: str) -> Iterator[Span]:
     careless = _is_careless(text)
     cuts = _DoubtfulEnds(text, language, careless)
     position = 0
-    for match in _CANDIDATE.finditer(text):
+    for match in _find_candidates(text):
         if match[2] or is_certain_end(text, match, language):
             ends = not is_numbered_item(text, position, match.end(1))
             cuts.window = match.end() if ends else cuts.window

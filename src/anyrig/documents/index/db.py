@@ -494,6 +494,13 @@ def add_root(connection: sqlite3.Connection, path: bytes) -> None:
     connection.execute("INSERT OR IGNORE INTO roots VALUES (?, ?)", (path, time.time()))
 
 
+def put_seen(connection: sqlite3.Connection, stamps: Iterable[Stamp], seen: float) -> None:
+    """Files that were looked at and have not changed."""
+    connection.executemany(
+        "UPDATE files SET seen = ? WHERE path = ?", [(seen, stamp.path) for stamp in stamps]
+    )
+
+
 def put_error(
     connection: sqlite3.Connection,
     stamp: Stamp,

@@ -20,9 +20,10 @@ import math
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
+from itertools import repeat
 from typing import Any
 
 from anyrig.documents.words import UNSPACED, fold, list_function_words
@@ -79,45 +80,44 @@ def list_stems(text: str, language: str) -> str:
     """The stems of a text that are not what is written, as they are indexed."""
     if language not in _SNOWBALL and language != "ko":
         return ""
-    words = _ASCII_WORD.findall(text.lower()) if text.isascii() else [
-        match.lower() for match in _WORD.findall(_compose(text))
-    ]  # fmt: skip
-    return " ".join(
-        stem for word, stem in zip(words, _stem_words(words, language), strict=True)
-        if stem != word and stem != fold(word)
-    )  # fmt: skip
+    return " ".join(filter(None, map(_find_stem, split_words(_compose(text)), repeat(language))))
 
 
-def _stem_words(words: Sequence[str], language: str) -> list[str]:
-    """The stem of each word, without accents; of a short one, or where none is known, the word."""
+@lru_cache(maxsize=1 << 16)
+def _find_stem(word: str, language: str) -> str:
+    """The stem of a lowercase word, without accents; empty where it is the word."""
+    stem = word
     if language == "ko":
-        return [match[1] if (match := _KOREAN.fullmatch(word)) else fold(word) for word in words]
-    name = _SNOWBALL.get(language)
-    if name is None:
-        return [fold(word) for word in words]
-    stems = _get_stemmer(name).stemWords(list(words))
-    return [
-        fold(stem if len(word) >= _MIN_STEMMED else word)
-        for word, stem in zip(words, stems, strict=True)
-    ]
+        found = _KOREAN.fullmatch(word)
+        stem = found[1] if found else word
+    elif language in _SNOWBALL and len(word) >= _MIN_STEMMED:
+        stem = fold(_get_stemmer(_SNOWBALL[language]).stemWord(word))
+    return "" if stem in (word, fold(word)) else stem
 
 
 @cache
 def _get_stemmer(name: str) -> Any:
     import Stemmer
 
-    return Stemmer.Stemmer(name, 30_000)
+    return Stemmer.Stemmer(name, 0)
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a text in order, lowercase."""
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
+    return [word.lower() for word in _WORD.findall(text)]
 
 
 def list_words(text: str) -> frozenset[str]:
     """The words of a text, folded."""
-    if text.isascii():
-        return frozenset(_ASCII_WORD.findall(text.lower()))
-    return frozenset(map(fold, _WORD.findall(text)))
+    return frozenset(map(fold, split_words(text)))
 
 
 def _compose(text: str) -> str:
     """With accents joined to their letters: `e` and an accent are not two words."""
+    if text.isascii():
+        return text
     return unicodedata.normalize("NFC", text.encode("utf-8", "replace").decode("utf-8"))
 
 
@@ -226,6 +226,11 @@ class Term:
     is_prefix: bool = False
 
     @property
+    def is_dense(self) -> bool:
+        """Whether it is of a script without spaces."""
+        return not self.is_prefix and bool(_DENSE_CHARACTER.match(self.word))
+
+    @property
     def rarity(self) -> float:
         return 1 / math.log(2 + self.num_passages)
 
@@ -318,7 +323,7 @@ def _build_exclusion(text: str, languages: Sequence[str]) -> str:
 
 def _list_variants(word: str, languages: Sequence[str]) -> frozenset[str]:
     lower = _compose(word).lower()
-    return frozenset({fold(word), *(_stem_words([lower], one)[0] for one in languages)})
+    return frozenset({fold(word), *(_find_stem(lower, one) for one in languages)} - {""})
 
 
 def _join_variants(variants: Iterable[str]) -> str:
@@ -486,34 +491,59 @@ def _is_named(term: Term, here: set[str]) -> bool:
 # -- what is marked --------------------------------------------------------------------------------
 
 
-def find_matches(text: str, terms: Iterable[Term], language: str = "") -> list[tuple[int, int]]:
-    """Where the terms stand in a text, in order."""
-    targets: set[str] = set()
-    prefixes: list[str] = []
-    dense: list[str] = []
-    for term in terms:
-        if term.is_prefix:
-            prefixes.append(fold(term.word))
-        elif _DENSE_CHARACTER.match(term.word):
-            dense.append(term.word)
-        else:
-            targets |= term.variants
-    starts = tuple(prefixes)
-    places = list(_WORD.finditer(text))
-    words = [match[0].lower() for match in places]
-    found: list[tuple[int, int]] = []
-    for match, word, stem in zip(places, words, _stem_words(words, language), strict=True):
-        folded = fold(word)
-        if folded in targets or stem in targets or (starts and folded.startswith(starts)):
-            found.append(match.span())
-        elif dense and _DENSE_CHARACTER.match(word):
-            found += _find_within(match, dense)
-    return sorted(set(found))
+def find_matches(
+    text: str, words: Set[str], terms: Sequence[Term], language: str = ""
+) -> list[tuple[int, int]]:
+    """Where terms stand in a text, in order.
+
+    Args:
+        text: a passage.
+        words: those of the text, lowercase.
+        terms: of a question.
+        language: of the passage.
+    """
+    matching = _match_words(words, terms, language)
+    if text.isascii():
+        lower = text.lower()
+        return sorted(span for word in matching for span in _find_word(lower, word))
+    dense = [term.word for term in terms if term.is_dense]
+    found: set[tuple[int, int]] = set()
+    for match in _WORD.finditer(text) if matching or dense else ():
+        if match[0].lower() in matching:
+            found.add(match.span())
+        elif dense and _DENSE_CHARACTER.match(match[0]):
+            found.update(_find_within(match, dense))
+    return sorted(found)
+
+
+def _match_words(words: Set[str], terms: Sequence[Term], language: str) -> set[str]:
+    """The words that a term stands for, by themselves, their stems or their beginnings."""
+    plain = [term for term in terms if not term.is_dense]
+    targets = frozenset[str]().union(*(term.variants for term in plain if not term.is_prefix))
+    stems = map(_find_stem, words, repeat(language))
+    found = {word for word, stem in zip(words, stems, strict=True) if stem in targets}
+    found |= words & targets
+    starts = tuple(fold(term.word) for term in plain if term.is_prefix)
+    accented = [word for word in words if not word.isascii()]
+    found.update(word for word in accented if fold(word) in targets)
+    if starts:
+        found.update(word for word in words if fold(word).startswith(starts))
+    return found
+
+
+def _find_word(text: str, word: str) -> Iterator[tuple[int, int]]:
+    """Where a word of ASCII stands by itself."""
+    start = text.find(word)
+    while start >= 0:
+        end = start + len(word)
+        if not (text[max(0, start - 1) : start].isalnum() or text[end : end + 1].isalnum()):
+            yield start, end
+        start = text.find(word, end)
 
 
 def _has_term(text: str, forms: set[str], term: Term) -> bool:
     """Whether a text has a term, by the forms of its words."""
-    if not term.is_prefix and _DENSE_CHARACTER.match(term.word):
+    if term.is_dense:
         return term.word in text.lower()
     return _is_named(term, forms)
 
@@ -547,12 +577,12 @@ def find_best_sentence(
     """
     best, most = None, 0.0
     for start, end in spans:
-        if not any(start <= match < end for match, _ in matches):
+        words = {text[low:high].lower() for low, high in matches if start <= low < end}
+        if not words:
             continue
         sentence = text[start:end]
-        words = [match[0].lower() for match in _WORD.finditer(sentence)]
         written = set(map(fold, words))
-        forms = written.union(_stem_words(words, language))
+        forms = written.union(_find_stem(word, language) for word in words)
         matched = [term for term in query.terms if _has_term(sentence, forms, term)]
         is_short = sentence.isascii() and len(sentence.split()) < _MIN_SENTENCE_WORDS
         exact = [term for term in matched if fold(term.word) in written]

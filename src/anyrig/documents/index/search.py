@@ -44,9 +44,9 @@ from anyrig.documents.index.keywords import (
     find_matching,
     find_names,
     find_similar_word,
-    list_words,
     parse_question,
     rank_passages,
+    split_words,
 )
 from anyrig.documents.words import fold
 from anyrig.errors import InvalidInputError, Message, OptionRef
@@ -199,6 +199,14 @@ class SearchResult:
     """Passages that were left out as too weak, of those looked at."""
     notes: tuple[str, ...] = ()
     """What a person should know of how it was searched."""
+
+
+class _HitWords(NamedTuple):
+    """What two hits are compared by."""
+
+    words: frozenset[str]
+    marked: frozenset[str]
+    """Those that were asked for."""
 
 
 @dataclass(frozen=True)
@@ -355,6 +363,7 @@ class _OpenSearch:
 
     def __init__(self, snapshot: IndexSnapshot, query: Query, filters: Filters, depth: int) -> None:
         self.snapshot, self.query, self.filters, self.depth = snapshot, query, filters, depth
+        self._filter = filters.match if filters != Filters() else lambda _: True
         self.contents: set[int] | None = None
         """The only ones that may be found."""
         self.keywords = KeywordQuery((), (), (), 0.0)
@@ -464,15 +473,15 @@ class _OpenSearch:
     ) -> list[Hit]:
         """The passages with their places; those that say the same as one."""
         hits: list[Hit] = []
-        shown: list[tuple[frozenset[str], frozenset[str]]] = []
+        shown: list[_HitWords] = []
         by_file: dict[Path, int] = {}
         for passage, score in order:
             if len(hits) >= limit and not per_file:
                 break
-            hit = self._build_hit(connection, passage, score, similar)
-            if hit is None:
+            found = self._build_hit(connection, passage, score, similar)
+            if found is None:
                 continue
-            words = _collect_words(hit)
+            hit, words = found
             twin = next((n for n, one in enumerate(shown) if _says_same(one, words)), None)
             at = by_file.get(hit.place.file) if per_file else None
             if twin is not None:
@@ -481,7 +490,8 @@ class _OpenSearch:
             elif at is not None:
                 hits[at] = replace(hits[at], num_more=hits[at].num_more + 1)
             elif len(hits) < limit:
-                by_file[hit.place.file] = len(hits)
+                if per_file:
+                    by_file[hit.place.file] = len(hits)
                 hits.append(hit)
                 shown.append(words)
         return [self._mark_sentence(hit) for hit in hits]
@@ -492,23 +502,25 @@ class _OpenSearch:
         passage: int,
         score: float,
         similar: Mapping[int, float],
-    ) -> Hit | None:
+    ) -> tuple[Hit, _HitWords] | None:
         """A passage with its places; None where it is gone since the lists were made."""
-        row = connection.execute(
-            "SELECT body, content, page, start, file_start, title FROM passages WHERE id = ?",
+        rows = connection.execute(
+            "SELECT body, page, start, file_start, passages.title, path, files.content, mtime_ns,"
+            " format, language FROM passages JOIN files ON files.content = passages.content"
+            " JOIN contents ON contents.id = passages.content WHERE passages.id = ? ORDER BY path",
             (passage,),
-        ).fetchone()
-        if row is None:
-            return None
-        places = tuple(
-            _build_place(file, row)
-            for file in _list_files(connection, row[1])
-            if self.filters.match(file)  # another file may say the same and not be asked for
-        )
+        ).fetchall()
+        files = [(row, _build_file(row[5:])) for row in rows]
+        # Another file may say the same and be none of those that may be found.
+        places = tuple(_build_place(file, row[1:5]) for row, file in files if self._filter(file))
         if not places:
             return None
-        matches = tuple(find_matches(row[0], self.keywords.terms, places[0].language))
-        return Hit(row[0], round(score, 4), places, matches, None, similar.get(passage))
+        text = rows[0][0]
+        words = frozenset(split_words(text))
+        matches = tuple(find_matches(text, words, self.keywords.terms, places[0].language))
+        marked = frozenset(fold(text[start:end]) for start, end in matches)
+        hit = Hit(text, round(score, 4), places, matches, None, similar.get(passage))
+        return hit, _HitWords(words, marked)
 
     def _mark_sentence(self, hit: Hit) -> Hit:
         if not hit.matches:
@@ -592,8 +604,13 @@ def list_types(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _build_file(row: Sequence[Any]) -> FileRow:
+    path, content, mtime_ns, format, language = row
+    return FileRow(path, content, mtime_ns / 1e9, format, language)
+
+
 def _build_place(file: FileRow, row: Sequence[Any]) -> HitPlace:
-    _, _, page, start, file_start, title = row
+    page, start, file_start, title = row
     path = Path(os.fsdecode(file.path))
     return HitPlace(path, page, start, file_start, title, file.format, file.language, file.modified)
 
@@ -605,31 +622,23 @@ def _build_mask(passages: Sequence[int], count: int) -> Mask:
     return mask
 
 
-def _collect_words(hit: Hit) -> tuple[frozenset[str], frozenset[str]]:
-    """The words of a hit, and those of them that were asked for."""
-    marked = (fold(hit.text[start:end]) for start, end in hit.matches)
-    return list_words(hit.text), frozenset(marked)
-
-
-def _says_same(
-    one: tuple[frozenset[str], frozenset[str]], other: tuple[frozenset[str], frozenset[str]]
-) -> bool:
+def _says_same(one: _HitWords, other: _HitWords) -> bool:
     """Whether two say the same, and the same of what was asked: forms differ by a number."""
-    if one[1] != other[1]:
+    if one.marked != other.marked:
         return False
-    return len(one[0] & other[0]) >= _SAME_WORDS * max(1, len(one[0] | other[0]))
+    sizes = sorted((len(one.words), len(other.words)))
+    if sizes[0] < _SAME_WORDS * sizes[1]:  # cannot be: need not be compared
+        return False
+    common = len(one.words & other.words)
+    return common >= _SAME_WORDS * max(1, sum(sizes) - common)
 
 
-def _list_files(connection: sqlite3.Connection, content: int | None = None) -> list[FileRow]:
-    where, given = ("", ()) if content is None else ("WHERE files.content = ?", (content,))
-    return [
-        FileRow(path, number, mtime_ns / 1e9, format, language)
-        for path, number, mtime_ns, format, language in connection.execute(
-            "SELECT path, files.content, mtime_ns, format, language FROM files "
-            f"JOIN contents ON contents.id = files.content {where} ORDER BY path",
-            given,
-        )
-    ]
+def _list_files(connection: sqlite3.Connection) -> list[FileRow]:
+    rows = connection.execute(
+        "SELECT path, files.content, mtime_ns, format, language FROM files "
+        "JOIN contents ON contents.id = files.content ORDER BY path"
+    )
+    return list(map(_build_file, rows))
 
 
 def _take_snapshot(

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -254,25 +254,51 @@ class _Update:
     def run(self) -> IndexChanges:
         start, plan, index = time.monotonic(), self._plan, self._index
         is_incomplete = bool(index.read(lambda c: db.get_meta(c, db.INCOMPLETE)))
-        if plan.stamps or plan.gone or is_incomplete:
-            self._before = index.read(db.list_known)
+        self._before = index.read(db.list_known) if plan.stamps else {}
+        stamps = self._leave_unchanged(plan.stamps)
+        if stamps or plan.gone or is_incomplete:
             self._ids = _FreeIds(index)
             self._writer = index.read(lambda c: VectorWriter(c, index.path))
             complete = False
             try:
                 if is_incomplete:
                     self._reembed()
-                if plan.stamps:
-                    index.write(lambda c: db.set_pending(c, len(plan.stamps), plan.seen))
-                    self._add(plan.stamps)
+                if stamps:
+                    index.write(lambda c: db.set_pending(c, len(stamps), plan.seen))
+                    self._add(stamps)
                 self._drop(plan.gone)
                 complete = True
             finally:
                 self._writer.close(complete=complete)
-        if index.read(db.count_pending) or plan.stamps:
+        if index.read(db.count_pending) or stamps:
             index.write(db.clear_pending)
         self.done.wall_s = time.monotonic() - start
         return self.done
+
+    def _leave_unchanged(self, stamps: Sequence[Stamp]) -> list[Stamp]:
+        """Those of the files that have to be read: not what has its size, its time and its bytes
+        still, and was changed too shortly before the last look at it to be sure.
+        """
+        unchanged = []
+        for stamp in stamps:
+            before = self._before.get(stamp.path)
+            if before is None or before.stamp != stamp or before.content is None:
+                continue
+            with suppress(OSError):  # reported when it is read
+                if before.digest == self._digest(stamp):
+                    unchanged.append(stamp)
+        if unchanged:
+            self._index.write(lambda c: db.put_seen(c, unchanged, self._plan.seen))
+        for stamp in unchanged:
+            self._counter.read(stamp, 0)
+            self._counter.add_written(stamp)
+        self.done.num_same += len(unchanged)
+        same = set(unchanged)
+        return [stamp for stamp in stamps if stamp not in same]
+
+    def _digest(self, stamp: Stamp) -> str:
+        """Of a file's bytes, and of the way they are read."""
+        return f"{_digest(stamp, self._reader.max_bytes)} {self._reader.how}"
 
     # -- embedding -----------------------------------------------------------------------------
 
@@ -400,7 +426,7 @@ class _Update:
     def _look_up(self, stamp: Stamp) -> _PendingFile:
         """A file that need not be read, as its content is in the index; or one that has to be."""
         try:
-            digest = f"{_digest(stamp, self._reader.max_bytes)} {self._reader.how}"
+            digest = self._digest(stamp)
         except OSError as error:
             message = f"{stamp.file.name} cannot be read: {error.strerror or error}"
             hint = "Check the permissions; it is tried again when it changes."

@@ -259,19 +259,26 @@ def _is_plain_end(text: str, start: int, end: int, after: str, language: str) ->
         if _MOVE.match(text, end):
             return False  # 1. e4 e5 2. Nf3
         # A number ends a sentence; one that begins it is an item's of a list.
-        found = _LAST_PIECE.search(text, max(0, start - 41), start)
-        word = found[0] if found else ""
+        word = _find_last_piece(text, start)
         lead = text[max(0, start - 60) : start - len(word)].rstrip()
         return lead[-1:].isalnum() or (len(word) > 1 and bool(lead))
     return _is_plain_word(text, start, end, after, language)
+
+
+def _find_last_piece(text: str, end: int) -> str:
+    """The letters and digits right before a place."""
+    piece = text[max(0, end - 41) : end].rpartition(" ")[2]
+    if piece.isalnum():
+        return piece
+    found = _LAST_PIECE.search(piece)
+    return found[0] if found else ""
 
 
 def _is_plain_word(text: str, start: int, end: int, after: str, language: str) -> bool:
     if text[start - 1 : start] in _AFTER_WORDS:
         return True
     # Of a compound the last piece counts: "well-known".
-    found = _LAST_PIECE.search(text, max(0, start - 41), start)
-    word = found[0] if found else ""
+    word = _find_last_piece(text, start)
     table = STOP_TABLES[language]
     if after.isupper() and _is_after_measure(text, start, end, language):
         return True
