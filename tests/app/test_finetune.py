@@ -123,6 +123,13 @@ def test_a_stopped_run_goes_on_where_it_was(
     assert again.before == pytest.approx(whole.before)
 
 
+def test_all_examples_may_be_learnt_from(tiny: EmbeddingModel, tmp_path: Path) -> None:
+    found = examples_in(written(tmp_path / "some.jsonl", rows(16)))
+    tuned = tune_classifier(*found, tiny, tmp_path / "made", settings=quick(epochs=1), held=0.0)
+    assert (tuned.num_learnt, tuned.num_held) == (16, 0)
+    assert dict(tuned.before) == dict(tuned.after) == {}
+
+
 def test_nothing_is_written_over(tiny: EmbeddingModel, tmp_path: Path) -> None:
     found = examples_in(written(tmp_path / "some.jsonl", rows(16)))
     there = tmp_path / "there"

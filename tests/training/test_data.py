@@ -146,7 +146,7 @@ def test_the_last_smaller_batch(drop_last: bool, sizes: list[int]) -> None:
 def test_what_is_no_data_is_refused() -> None:
     with pytest.raises(InvalidInputError, match="empty"):
         source([])
-    with pytest.raises(InvalidInputError, match="cannot be used as data") as caught:
+    with pytest.raises(InvalidInputError, match="cannot be used") as caught:
         source(3)
     assert "iterable" in caught.value.hint
     with pytest.raises(InvalidInputError, match="only once") as caught:

@@ -341,7 +341,7 @@ def _find_kind(data: Any, collate: Collate | None) -> str:
     if hasattr(data, "__iter__"):
         return "stream" if collate is not None else "batches"
     raise InvalidInputError(
-        f"a {type(data).__name__} cannot be used as data",
+        f"data of the type {type(data).__name__} cannot be used",
         hint="Pass a data set with len() and [number], a DataLoader, or an iterable of batches.",
     )
 

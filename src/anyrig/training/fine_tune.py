@@ -170,9 +170,12 @@ def _train(
         task, config=settings, folder=run, placement=placement, callbacks=[ReportSteps()]
     ) as trainer:
         on_event(ProgressEvent("evaluating", 1, 1))
-        before = _measure_once(
-            run / "before.json", lambda: {**trainer.evaluate(), **prepared.measure(task)}
-        )
+
+        def measure() -> dict[str, float]:
+            figures = trainer.evaluate() if task.validation else {}
+            return {**figures, **prepared.measure(task)}
+
+        before = _measure_once(run / "before.json", measure)
         result = trainer.fit()
         if not result.finished:
             raise WorkError(
