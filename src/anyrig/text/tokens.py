@@ -94,12 +94,15 @@ def split_text(text: str, language: str = "en") -> list[Span]:
     What `split_sentences(tokenize(text))` says, in less time: only stretches with a doubtful full
     stop are tokenized.
     """
+    return list(find_sentences(text, language))
+
+
+def find_sentences(text: str, language: str = "en") -> Iterator[Span]:
+    """The places of a text's sentences, one after the other as they are asked for."""
     base = language.partition("-")[0].lower()
-    sentences: list[Span] = []
     for start, end in split_paragraphs(text):
         for low, high in _split_paragraph(text[start:end], base):
-            sentences.append((start + low, start + high))
-    return sentences
+            yield start + low, start + high
 
 
 def split_paragraphs(text: str) -> list[Span]:

@@ -559,7 +559,7 @@ def _find_within(match: re.Match[str], targets: Iterable[str]) -> Iterator[tuple
 def find_best_sentence(
     text: str,
     query: KeywordQuery,
-    spans: Sequence[tuple[int, int]],
+    spans: Iterable[tuple[int, int]],
     matches: Sequence[tuple[int, int]],
     language: str,
 ) -> tuple[int, int] | None:
@@ -571,7 +571,7 @@ def find_best_sentence(
     Args:
         text: a passage.
         query: the question.
-        spans: of the sentences.
+        spans: of the sentences; not asked for behind the last match.
         matches: of the question's words, as `find_matches` found them.
         language: of the passage.
     """
@@ -590,4 +590,6 @@ def find_best_sentence(
         share *= 0.5 if is_short or sentence.rstrip().endswith("?") else 1.0
         if share > most + 1e-9:
             best, most = (start, end), share
+        if matches[-1][0] < end:
+            break
     return best

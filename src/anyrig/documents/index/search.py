@@ -51,7 +51,7 @@ from anyrig.documents.index.keywords import (
 from anyrig.documents.words import fold
 from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.storage.sqlite import SqliteFile
-from anyrig.text.tokens import split_text
+from anyrig.text.tokens import find_sentences
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -526,7 +526,7 @@ class _OpenSearch:
         if not hit.matches:
             return hit
         language = hit.place.language
-        spans = split_text(hit.text, language or "en")
+        spans = find_sentences(hit.text, language or "en")
         best = find_best_sentence(hit.text, self.keywords, spans, hit.matches, language)
         return replace(hit, sentence=best)
 
