@@ -382,15 +382,18 @@ def test_another_optimizer_does_not_continue_a_run(tmp_path: Path) -> None:
     assert "resume=False" in caught.value.hint
 
 
-def test_a_metric_may_return_a_number_for_each_item() -> None:
+def test_a_metric_may_return_a_number_for_each_item(capsys: pytest.CaptureFixture[str]) -> None:
     def mean(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return (outputs.argmax(1) == targets).float().mean()
 
     def each(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return outputs.argmax(1) == targets
 
-    with sort_points(validation=few(5), metrics={"mean": mean, "each": each}) as one:
+    with sort_points(
+        validation=few(5), metrics={"mean": mean, "each": each}, loggers=[PrintLogger()]
+    ) as one:
         figures = one.evaluate()
+    assert capsys.readouterr().out == "", "nothing was started"
     assert figures["each"] == pytest.approx(figures["mean"])
 
 

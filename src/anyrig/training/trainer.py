@@ -276,6 +276,7 @@ class Trainer:
 
     def _fit(self) -> TrainResult:
         run = self.open()
+        self._record_start(run)
         with StopSignals() as signals, data_errors(), contextlib.closing(run.source):
             for batch in self._batches(run):
                 stop = self._stop_requested or signals.received
@@ -444,7 +445,6 @@ class Trainer:
         stack.callback(run.recorder.close)
         for kind, text in run.early_events:
             run.recorder.record_event(kind, text)
-        self._record_start(run)
         if group.size > 1:
             own = ProcessInfo(placement.device.name, run.train_step.micro_batch)
             run.processes = gather(own, group.size) if self._given_group is None else []
@@ -885,6 +885,9 @@ class Trainer:
         )  # fmt: skip
 
     def _record_start(self, run: _OpenRun) -> None:
+        if run.is_started:
+            return
+        run.is_started = True
         weights = sum(one.numel() for one in run.model.parameters() if one.requires_grad)
         text = "resumed" if run.resumed_from is not None else "started"
         run.recorder.record_event(
@@ -1189,7 +1192,8 @@ class _OpenRun:
         self.fit: BatchSizeResult | None = None
         self.micro_batch_reason = ""
         self.first_batch: Batch = None
-        self.is_fitted = self.has_validation = self.is_stopped_early = self.is_best = False
+        self.is_fitted = self.is_started = False
+        self.has_validation = self.is_stopped_early = self.is_best = False
         self.total_steps = self.step = self.last_epoch = self.num_retries = 0
         self.position = Position()
         self.resumed_from: int | None = None
