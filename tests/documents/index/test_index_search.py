@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anyrig.documents.index.search import MIN_SIMILARITY, Filters, Mode, Searcher
+from anyrig.documents.index.search import MIN_SIMILARITY, Filters, Mode, Searcher, fuse
 from anyrig.documents.index.vectors import find_nearest, get_vector_file
 from anyrig.documents.protocol import Vectors
 from anyrig.errors import InvalidInputError
@@ -290,6 +290,27 @@ def test_both_lists_together_beat_each_alone(tmp_path: Path) -> None:
         assert not answer.hits
         assert answer.nearest is not None
         assert answer.num_far > 50
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.1], ids=["far apart", "close together"])
+def test_vectors_and_words_are_weighed_whatever_the_model(scale: float) -> None:
+    """Cosines of some models lie between 0.8 and 0.9, of others between 0.1 and 0.7."""
+    similar = {number: 0.8 - scale * 0.007 * number for number in range(1, 101)}
+
+    def first(by_words: dict[int, float], by_names: dict[int, float]) -> int:
+        return fuse(similar, by_words, by_names)[0][0]
+
+    assert first({}, {}) == 1
+    assert first({90: 1.0}, {}) == 90, "a code that only one passage has"
+    assert first({90: 1 / 7}, {}) == 1, "one common word of seven"
+    assert first({20: 0.7, 1: 0.2}, {}) == 20
+    assert first({}, {90: 1.0}) == 90, "the name of its file"
+    assert fuse(similar, {1: 1.0}, {})[0] == (1, 1.0)
+
+
+def test_words_decide_between_passages_that_are_as_near() -> None:
+    assert [passage for passage, _ in fuse({1: 0.50, 2: 0.49}, {2: 0.8, 1: 0.3}, {})] == [2, 1]
+    assert [passage for passage, _ in fuse({1: 0.60, 2: 0.20}, {2: 0.5, 1: 0.3}, {})] == [1, 2]
 
 
 def index_of(folder: Path, vectors: Vectors) -> Searcher:
