@@ -30,10 +30,11 @@ _WORTH_A_WORD = 0.15
 MIN_FOREIGN = 0.5
 """Share of texts in other languages than English from which the multilingual model is chosen.
 
-benchmarks/retrieval, whose questions are in the language of their answers, finds more with minilm
-even in German and French (nDCG@10 0.40 and 0.45 beside 0.37 and 0.41), as words in common and FTS5
-carry it there. use-multilingual pays where question and answer are in different languages, and
-costs English 0.61 to 0.50: so it is chosen only where most texts are not in English."""
+benchmarks/retrieval, whose questions are in the language of their answers, finds about as much
+with minilm even in German and French (nDCG@10 0.42 and 0.45 beside 0.42 and 0.40), as words in
+common and FTS5 carry it there. use-multilingual pays where question and answer are in different
+languages, and costs English 0.71 to 0.48: so it is chosen only where most texts are not in English.
+"""
 VERSION = "1"
 """Of the way from a text to its vector: another one gives other vectors."""
 

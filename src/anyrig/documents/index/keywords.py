@@ -30,6 +30,8 @@ from anyrig.documents.words import UNSPACED, fold, list_function_words
 
 MAX_TERMS = 32
 """Of a question; a longer one is asked by its rarest."""
+MAX_SHARE = 1.25
+"""Of a question: what a passage may say of it by having its words often, or as they were asked."""
 MAX_RANKED = 4_000
 """Passages with one of the rare words of a question; a word in more passages is a common one."""
 _MAX_COMMON = 4
@@ -390,7 +392,8 @@ def rank_passages(
     limit: int,
     contents: Iterable[int] | None = None,
 ) -> dict[int, float]:
-    """Passages, the best first, with the share of the question that their words cover.
+    """Passages, the best first, with the share of the question that their words cover: more than 1
+    where they have them often, or in the form that was asked for.
 
     FTS5 takes 1 to 2 µs for each passage it ranks, so a word that stands in 70,000 costs 0.1 s and
     says little. Passages with one of the rarest words of a question are ranked first; the common
@@ -414,7 +417,7 @@ def rank_passages(
             break
     order = sorted(found.items(), key=lambda one: (one[1], one[0]))[:limit]
     weight = max(query.weight, 1e-6)
-    return {passage: min(1.0, max(0.0, -rank / weight)) for passage, rank in order}
+    return {passage: min(MAX_SHARE, max(0.0, -rank / weight)) for passage, rank in order}
 
 
 def _list_steps(query: KeywordQuery) -> Iterator[list[str]]:
