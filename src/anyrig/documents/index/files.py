@@ -32,7 +32,7 @@ _SAMPLES, _PICTURES, _SAMPLE_BYTES, _SAMPLE_S = 96, 3, 5_000_000, 5.0
 
 Of 96 files a share of 34 % is seen as 27 to 41 % nine times in ten; of 24, as 21 to 50 %."""
 _FEW_SAMPLES, _MAX_SAMPLE_S = 16, 30.0
-"""Files that are read in any case, and seconds for them: a busy machine has not read one in five."""
+"""Files that are read in any case, and seconds for them: a busy machine may read one in five."""
 
 
 class FolderReader:
