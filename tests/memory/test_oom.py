@@ -15,7 +15,13 @@ from typing import Any
 
 import pytest
 
-from anyrig.errors import InvalidInputError
+from anyrig.errors import (
+    AnyrigError,
+    BrokerUnavailableError,
+    InvalidInputError,
+    LanguageModelError,
+    StorageError,
+)
 from anyrig.memory.oom import MemoryShortage, detect_device_loss, detect_oom
 
 HERE = Path(__file__).parent
@@ -79,6 +85,24 @@ def test_look_alikes_are_not_detected(subtests: pytest.Subtests) -> None:
             error = _error(case)
             assert detect_oom(error) is None
             assert (detect_device_loss(error) is not None) == case.get("lost", False)
+
+
+@pytest.mark.parametrize("kind", [LanguageModelError, BrokerUnavailableError, StorageError])
+@pytest.mark.parametrize(
+    "text",
+    ["CUDA out of memory. Tried to allocate 2.00 GiB.", "CUDA error: unspecified launch failure"],
+)
+def test_what_another_machine_says_is_not_about_this_one(
+    kind: type[AnyrigError], text: str
+) -> None:
+    error = kind(f"the server answered 500: {text}", hint="")
+    assert detect_oom(error) is None
+    assert detect_device_loss(error) is None
+
+
+@pytest.mark.parametrize("word", ["error", "RuntimeError", "with", "message"])
+def test_a_quoted_error_counts(word: str) -> None:
+    assert detect_oom(RuntimeError(f"the child ended, {word} 'CUDA error: out of memory'"))
 
 
 def test_oom_is_not_device_loss() -> None:

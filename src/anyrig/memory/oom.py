@@ -19,10 +19,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from anyrig.errors import (
+    BrokerUnavailableError,
     DeviceLostError,
     InvalidInputError,
+    LanguageModelError,
     MissingPackageError,
     OutOfMemoryError,
+    OverloadedError,
+    StorageError,
 )
 from anyrig.memory.oom_patterns import (
     DLL_FAILED,
@@ -47,12 +51,13 @@ _LOST_CLASSES = {("onnxruntime", "DeviceReset")}
 _WINDOWS_CODES = (8, 14, 1455)  # not enough memory, out of memory, paging file too small
 # torch.AcceleratorError.error_code: cudaError_t, and hipError_t where they agree.
 _CODE_OOM = 2
-_CODES_LOST = {214, 220, 226, 700, 702, 709, 710, *range(714, 720), 721, 999}
-# Their text is somebody's data, or describes a bug in the program.
+_CODES_LOST = {214, 220, 226, 700, 702, 709, 710, *range(714, 720), 721, 810, 999}
+# Their text is somebody's data, another machine's, or describes a bug in the program.
 _TEXT_IGNORED = (
     LookupError, ValueError, AssertionError, SyntaxError, NameError, AttributeError,
     ArithmeticError, TypeError, EOFError, StopIteration, StopAsyncIteration, NotImplementedError,
-    RecursionError, Warning, InvalidInputError, MissingPackageError,
+    RecursionError, Warning, InvalidInputError, MissingPackageError, LanguageModelError,
+    BrokerUnavailableError, OverloadedError, StorageError,
 )  # fmt: skip
 # Clients of something that has its own memory.
 _CLIENT_PACKAGES = frozenset(

@@ -60,6 +60,7 @@ DEVICE = (
     _START + r"Invalid buffer size: [\d.]+ ?[KMGT]i?B\b",
     # the CUDA and HIP run-time, as torch, ONNX Runtime, TensorRT, NCCL, CTranslate2 quote it
     _GPU + _FAILED + r"[Oo]ut of memory\b",
+    _GPU + _FAILED + r"the resource allocation failed\b",  # cuBLAS' words for it
     _GPU + r" error in file '[^'\n]{1,200}' (?:at|in) line \d{1,6} ?: ?out of memory\b",
     r"\bHip error creating buffer \d{1,40}[: ]{1,4}out of memory\b",  # MIOpen
     # Without NVML, as on a Jetson, torch fails over its own report of a shortage.
@@ -104,6 +105,7 @@ DEVICE = (
     r"\[GPU\] Exceeded max size of memory\b",
     r"\bExceeded max size of memory (?:object )?allocation: [Rr]e(?:quested|quired) \d+ bytes",
     r"\b(?:CL|PI_ERROR)_MEM_OBJECT_ALLOCATION_FAILURE\b",
+    r"\bCL_INVALID_BUFFER_SIZE\b",  # larger than the device's largest buffer
     r"\b(?:CL|PI_ERROR|UR_RESULT_ERROR|ZE_RESULT_ERROR)_OUT_OF_HOST_MEMORY\b",
     # Intel's extension of torch: the second is a limit of the first Arc cards.
     r"\bAllocation is out of device memory on current platform\b",
@@ -119,7 +121,7 @@ DEVICE = (
     r"\bInsufficient Memory \((?:0*8:|IOAF code 8)",
     r"\bCommandBufferCallbackErrorOutOfMemory\b|\bkIO\w+ErrorOutOfMemory\b",
     r"\bFailed to allocate \w+ MTLBuffer for size [1-9]",
-    r"\[(?:metal::malloc|malloc_or_wait)\] (?:Attempting|Unable) to allocate\b",
+    r"\[(?:metal::malloc|malloc(?:_or_wait)?)\] (?:Attempting|Unable) to allocate\b",
     # XLA, TensorFlow, Paddle, CuPy, ggml, faiss, XGBoost
     r"(?:RESOURCE_EXHAUSTED|[Rr]esource exhausted|ResourceExhaustedError)\b[^\n]{0,200}?"
     r"(?:[Oo]ut of memory|\bOOM\b|[Ff]ailed to allocate|Error allocating device buffer)",
@@ -227,11 +229,13 @@ LOST = (
     r"\b(?:UR_RESULT_ERROR|ZE_RESULT_ERROR)_DEVICE_(?:LOST|REQUIRES_RESET)\b",
     r"\bPI_ERROR_DEVICE_NOT_AVAILABLE\b",  # either of these, before Unified Runtime
     r"\b(?:VK_)?ERROR_DEVICE_LOST\b|\bErrorDeviceLost\b",
+    r"\bMPS client has been terminated by the server\b",  # NVIDIA's MPS, not Apple's
     r"\bDXGI_ERROR_(?:DEVICE_(?:REMOVED|HUNG|RESET)|DRIVER_INTERNAL_ERROR)\b",
     _HRESULT + r"887[Aa]00(?:0[567]|20)\b",
     r"\b887[Aa]00(?:0[567]|20) [A-Z][a-z]",
     r"\bGPU device instance has been suspended\b",
     r"\bThe GPU will not respond to more commands\b",
+    r"\bUnable to determine the device handle for GPU ?[\w:.]{7,20}: Unknown Error\b",
     r"\bGPU is lost\b|\bGPU_IS_LOST\b|\bGPU has fallen off the bus\b|\bfallen off the bus\b",
     _ZE_CODE + r"(?:0x70000001|1879048193)\b",
     r"\bCL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST\b",  # a kernel that hung and was ended
@@ -245,9 +249,13 @@ LOST = (
     r"\bNPU crashed\. SSR detected\b",  # Qualcomm's: the subsystem was restarted
 )  # fmt: skip
 
+# An open quotation with the word before it: "unknown voice 'std::bad_alloc". Not where that word
+# says that an error is quoted: "after throwing an instance of 'std::bad_alloc'".
+_QUOTATION = re.compile(
+    r"(?<!\w)(?!(?:code|failure|of|message|raised|reason|reported|result|returned|said|status|with)\b"
+    r"|\w{0,40}(?:[Ee]rror|[Ee]xception)\b)\w{1,40} (['\"`])(?:(?!\1)[^\n]){0,200}$"
+)
 # Host memory, although a device's library reports it.
-# Before a quoted name: "after throwing an instance of 'std::bad_alloc'".
-_NAMES_ERRORS = frozenset("code error exception failure of result returned status with".split())
 _HOST_HINT = (
     r"pinned (?:host )?memory|cudaHostAlloc|cudaMallocHost|cuMemHostAlloc|hipHostMalloc"
     r"|cudaHostRegister|bytes on host\b|device:CPU:|by allocator \w*cpu\b|OUT_OF_HOST_MEMORY"
@@ -338,14 +346,10 @@ def _is_name(text: str, match: re.Match[str]) -> bool:
     start, end = match.span()
     if re.compile(r"[\w-]{0,40}\.[a-z][a-z0-9]{0,4}\b").match(text, end):
         return True
-    if re.search(r"\s", match[0]):
-        return False
-    if text[start - 1 : start] in ("/", "\\"):
+    if text[start - 1 : start] in ("/", "\\") and not re.search(r"\s", match[0]):
         return True
-    before = re.search(r"(\w+) ['\"`]$", text[max(0, start - 40) : start])
-    if before is None or before[1] in _NAMES_ERRORS:
-        return False
-    return text[end : end + 1] in ("'", '"', "`")
+    quoted = _QUOTATION.search(text[max(0, start - 240) : start])
+    return bool(quoted and quoted[1] not in match[0] and quoted[1] in text[end:].partition("\n")[0])
 
 
 def _is_generic_failure(text: str) -> bool:
