@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from anyrig.devices.machine import Device, DeviceBackend, Library, Machine, Precision
+from anyrig.devices.machine import ONE_PROCESS, Device, DeviceBackend, Library, Machine, Precision
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.errors import (
     AnyrigError,
@@ -289,6 +289,13 @@ class _Planner:
                 count = min(count, budget_bytes // each)
             return max(1, count)
         count = min(requested, max(1, workload.max_workers))
+        if count > 1 and device.has_note(ONE_PROCESS):
+            raise InvalidOptionError(
+                "workers_per_device",
+                f"must be 1: the driver lets one process at a time use {device.name}",
+                value=requested,
+                hint="`anyrig doctor` shows the command that allows more.",
+            )
         if count > 1 and budget_bytes is not None and each * count > budget_bytes:
             fit = max(1, budget_bytes // each)
             raise InvalidInputError(

@@ -24,6 +24,8 @@ from anyrig.devices.machine import (
     machine_to_json,
 )
 from anyrig.devices.reasons import ReasonCode
+from anyrig.errors import InvalidOptionError
+from anyrig.placement import PlacementOptions, Workload, plan_placement
 from tests.conftest import NAMES, record_of
 
 Load = Callable[..., Machine]
@@ -76,6 +78,11 @@ GPUS: list[tuple[str, int, str, str | None, str | None, str, int | None, str, tu
     ("rx7900xtx-rx9070-docker-no-dri", 1, "gfx1201", "RDNA 4", "gfx1201", "dedicated", 16,
      "matrix bf16 fp8", ()),
     ("rtx4070-wsl2-no-nvml", 0, "RTX 4070", None, None, "dedicated", 12, "", ()),
+    ("k80-exclusive-linux", 1, "Tesla K80", "Kepler", "3.7", "dedicated", 11, "none", ()),
+    ("core-ultra-rtx4060-wsl2", 0, "RTX 4060 Laptop", "Ada", "8.9", "dedicated", 8,
+     "matrix bf16 tf32 fp8", ("cuda:0",)),
+    ("core-ultra-rtx4060-wsl2", 1, "Arc", "Xe-LPG", None, "unified", 16, "fast", ()),
+    ("hd4600-linux", 0, "4th Gen Core", "Gen 7.5 or older", None, "unified", 16, "none", ()),
     ("gh200-linux", 0, "GH200", "Hopper", "9.0", "dedicated", 96, "matrix bf16 tf32 fp8", ()),
 ]  # fmt: skip
 
@@ -118,6 +125,9 @@ MACHINES = [
     ("arm-cgroup-v1", 0, "Linux", 8, 80, 32, "cpu"),
     ("wsl1", 0, "WSL1", 8, 8, 16, "cpu"),
     ("core-ultra-linux", 1, "Linux", 22, 22, 31, "Arc"),
+    ("core-ultra-rtx4060-wsl2", 2, "WSL2", 22, 22, 15, "RTX 4060"),
+    ("k80-exclusive-linux", 2, "Linux", 12, 12, 63, "cpu"),
+    ("hd4600-linux", 1, "Linux", 8, 8, 16, "cpu"),
 ]
 
 
@@ -322,6 +332,8 @@ BLOCKED = [
     ("rx7900xtx-rx9070-docker-no-dri", 0, "/dev/dri is not mapped", "docker run --device /dev/dri"),
     ("rtx4070-wsl2-no-nvml", 0, "driver does not list it", "docs/troubleshooting.md#wsl2"),
     ("gh200-linux", 0, "the driver supports CUDA 12.8", "pip uninstall -y torch && pip install"),
+    ("k80-exclusive-linux", 0, "no kernels for compute capability 3.7", "pip install 'anyrig[web"),
+    ("hd4600-linux", 0, "OpenVINO does not support Gen 7.5 or older", "pip install 'anyrig["),
 ]  # fmt: skip
 
 
@@ -368,6 +380,18 @@ def test_card_without_any_driver() -> None:
     assert block is not None
     assert block.code is ReasonCode.NO_DRIVER
     assert "drivers install" in block.fix
+
+
+def test_a_card_of_one_process_gets_one(machine: Load) -> None:
+    def limit(record: dict[str, Any]) -> None:
+        record["nvml"]["devices"][0]["nvmlDeviceGetComputeMode"] = 3
+
+    here = _changed("h200-linux", limit)
+    assert [gpu.usable for gpu in here.gpus] == [True]
+    assert suggest_workers(here.gpus[0]) == 1 < suggest_workers(machine("h200-linux").gpus[0])
+    workload = Workload("embedding", ("torch",))
+    with pytest.raises(InvalidOptionError, match="must be 1: the driver lets one process at a"):
+        plan_placement(here, choose_device(here), workload, PlacementOptions(workers_per_device=2))
 
 
 def test_wsl_without_its_gpu_libraries_is_not_told_to_load_a_module() -> None:

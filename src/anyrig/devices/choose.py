@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from anyrig.devices.machine import Device, DeviceBackend, Machine
+from anyrig.devices.machine import ONE_PROCESS, Device, DeviceBackend, Machine
 from anyrig.devices.reasons import DeviceReason, ReasonCode, explain
 from anyrig.devices.vendors import SOURCES, VENDORS, vendor_of
 from anyrig.errors import DeviceNotFoundError, DeviceUnusableError
@@ -329,7 +329,7 @@ def suggest_workers(device: Device) -> int:
         by_cores = max(1, (device.units or 1) // _CORES_PER_WORKER)
         by_memory = max(1, (total or 0) // _CPU_WORKER_BYTES)
         return min(by_cores, by_memory, _MAX_WORKERS)
-    if total is None:
+    if total is None or device.has_note(ONE_PROCESS):
         return 1
     return max(1, min(_MAX_WORKERS, (total + 512 * MIB) // _GPU_WORKER_BYTES))
 

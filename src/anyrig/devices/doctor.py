@@ -16,7 +16,6 @@ from anyrig.devices.findings import warning as warn
 from anyrig.devices.machine import Device, DeviceBackend, Machine
 from anyrig.devices.reasons import ReasonCode
 from anyrig.devices.vendors import SOURCES, VENDORS, vendor_of
-from anyrig.devices.webgpu import INSTALL as INSTALL_WEBGPU
 from anyrig.devices.wheels import CPU_FLAVOUR, FIRST_TORCH, PLAIN_ONNX, parse_version
 from anyrig.install import format_install
 from anyrig.units import GIB, format_bytes, pluralize
@@ -224,10 +223,15 @@ def _check_torch_kernels(machine: Machine, results: Results) -> Findings:
             yield good(text, device=gpu)
         else:
             # Not the backend's own fix: that may be about access to the card.
-            webgpu = f"no official wheel has them; use WebGPU: {INSTALL_WEBGPU}"
+            fix = vendor.find_torch_fix(gpu, machine.host)
             text = f"{title_of(gpu)} needs kernels for {gpu.capability_title}"
             text += f"; the torch wheel has only {' '.join(kernels)}"
-            yield broken(text, vendor.find_torch_fix(gpu, machine.host) or webgpu, gpu)
+            if fix:
+                yield broken(text, fix, gpu)
+            elif gpu.usable:
+                yield warn(f"{text}, and no other has them: only ONNX Runtime can use it", "", gpu)
+            else:
+                yield broken(f"{text}, and no other has them", gpu.advice.command, gpu)
 
 
 def _group_equal_gpus(machine: Machine) -> Iterator[tuple[Device, str]]:

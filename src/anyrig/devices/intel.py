@@ -3,7 +3,8 @@ the doctor checks.
 
 Device numbers: the kernel's list of Intel graphics (i915 and xe). Matrix units (XMX) came with
 Xe-HPG and Xe-HPC; Xe-LP and Xe-LPG have none and compute no bf16. TF32 is documented for Xe-HPC;
-for Xe2 and later it is unknown. torch supports Arc A and B, Core Ultra and Data Center Max.
+for Xe2 and later it is unknown. torch supports Arc A and B, Core Ultra and Data Center Max;
+OpenVINO supports Gen 9 and later.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _PCI_VENDOR = 0x8086
 
 # -- hardware ------------------------------------------------------------------------------------
 
+_NO_FP16 = Features(fp16="none", tf32=False, bf16=False, fp8=False, fp4=False)
 _VECTOR = Features(fp16="fast", tf32=False, bf16=False, fp8=False, fp4=False)
 _XMX = Features(fp16="matrix", tf32=False, bf16=True, fp8=False, fp4=False)
 _XE2 = Features(fp16="matrix", tf32=None, bf16=True, fp8=False, fp4=False)
@@ -49,9 +51,13 @@ class GraphicsFamily(NamedTuple):
     """None: unknown, or boards of both kinds share the family."""
     xpu: bool | None
     """Whether torch's XPU build lists it as supported."""
+    openvino: bool = True
+    """Whether OpenVINO supports it, as it does since Gen 9."""
 
 
 _UNKNOWN = GraphicsFamily(None, Features(), None, None)
+_GEN7 = GraphicsFamily("Gen 7.5 or older", _NO_FP16, True, False, openvino=False)
+_GEN8 = GraphicsFamily("Gen 8", _VECTOR, True, False, openvino=False)
 _GEN9 = GraphicsFamily("Gen 9", _VECTOR, True, False)
 _GEN11 = GraphicsFamily("Gen 11", _VECTOR, True, False)
 _XE_LP = GraphicsFamily("Xe-LP", _VECTOR, True, False)
@@ -60,6 +66,7 @@ _XE_LPG_PLUS = GraphicsFamily("Xe-LPG+", _XMX, True, True)
 
 # By the upper byte of the device number, except for Core Ultra.
 _FAMILIES: dict[int, GraphicsFamily] = {
+    **dict.fromkeys((0x00, 0x01, 0x04, 0x0A, 0x0C, 0x0D, 0x0F), _GEN7), 0x16: _GEN8, 0x22: _GEN8,
     0x19: _GEN9, 0x59: _GEN9, 0x5A: _GEN9, 0x31: _GEN9, 0x3E: _GEN9, 0x9B: _GEN9, 0x87: _GEN9,
     0x8A: _GEN11, 0x45: _GEN11, 0x4E: _GEN11,
     0x9A: _XE_LP, 0x4C: _XE_LP, 0x46: _XE_LP, 0xA7: _XE_LP,
@@ -308,15 +315,16 @@ class Intel(Vendor):
             )
         )
         doubt = "; whether it supports this GPU is unknown" if family.xpu is None else ""
+        provider, package = "OpenVINOExecutionProvider", "onnxruntime-openvino"
+        if family.openvino:
+            fix = host.onnx_command(package)
+            openvino = host.onnx_backend(selector, provider, package, fix, host.render_block)
+        else:
+            no = explain(ReasonCode.OPENVINO_UNSUPPORTED, architecture=family.architecture)
+            openvino = DeviceBackend("onnx", selector, provider, blocked=no)
         return [
             DeviceBackend("torch", selector, "xpu", host.torch_title + doubt, torch_block),
-            host.onnx_backend(
-                selector,
-                "OpenVINOExecutionProvider",
-                "onnxruntime-openvino",
-                host.onnx_command("onnxruntime-openvino"),
-                host.render_block,
-            ),
+            openvino,
         ]
 
     def find_torch_fix(self, device: Device, host: HostFacts) -> str:

@@ -51,12 +51,16 @@ def parse_precision(value: object) -> str | None:
     return _PRECISION_NAMES.get(text.strip().lower().removeprefix("torch."))
 
 
+ONE_PROCESS = "one_process"
+"""The code of a note: the driver lets one process at a time use the device."""
+
+
 @dataclass(frozen=True)
 class DeviceNote:
     """Something unusual about a device that does not block it by itself."""
 
     code: str
-    """For the vendor that made it."""
+    """`ONE_PROCESS`, or one for the vendor that made the note."""
     message: str
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from anyrig.devices import pci
 from anyrig.devices.findings import Findings, broken, good, title_of, warning
 from anyrig.devices.machine import (
+    ONE_PROCESS,
     Device,
     DeviceBackend,
     DeviceNote,
@@ -154,6 +155,7 @@ def can_run(capability: Capability, kernels: tuple[str, ...]) -> bool:
 
 _NOT_LISTED = "NOT_LISTED"
 _COMPUTE_PROHIBITED = 2  # NVML_COMPUTEMODE_PROHIBITED
+_COMPUTE_EXCLUSIVE = (1, 3)  # NVML_COMPUTEMODE_EXCLUSIVE_THREAD (removed) and _PROCESS
 _VGPU_GUEST = 2  # NVML_GPU_VIRTUALIZATION_MODE_VGPU
 _KERNEL_LOG = "nvidia-smi; sudo dmesg | grep -i nvrm"
 _DRIVER_FIXES = {
@@ -222,15 +224,18 @@ def _describe(system: HostProbe, index: int, driver: str | None, memory: Memory)
     if enabled != pending:
         text = f"MIG mode will be {'enabled' if pending else 'disabled'} at the next GPU reset"
         notes.append(DeviceNote(_MIG_PENDING, text))
+    compute_mode = query("nvmlDeviceGetComputeMode")
+    if compute_mode in _COMPUTE_EXCLUSIVE:
+        text = "compute mode is Exclusive_Process: one process at a time"
+        notes.append(DeviceNote(ONE_PROCESS, text))
     blocked = None
     if num_instances:
         instances = pluralize(num_instances, "MIG instance")
         blocked = explain(ReasonCode.MIG_PARENT, f"anyrig use {index}:0", instances=instances)
     elif enabled:
         blocked = explain(ReasonCode.MIG_EMPTY, f"sudo nvidia-smi mig -i {index} -lgip")
-    elif query("nvmlDeviceGetComputeMode") == _COMPUTE_PROHIBITED:
-        fix = f"sudo nvidia-smi -i {index} -c DEFAULT"
-        blocked = explain(ReasonCode.COMPUTE_PROHIBITED, fix)
+    elif compute_mode == _COMPUTE_PROHIBITED:
+        blocked = explain(ReasonCode.COMPUTE_PROHIBITED, _reset_compute_mode(index))
     gpu = Device(
         id=str(query("nvmlDeviceGetUUID") or address or f"nvml-{index}"),
         kind="gpu",
@@ -251,6 +256,10 @@ def _describe(system: HostProbe, index: int, driver: str | None, memory: Memory)
         notes=tuple(notes),
     )
     return [gpu, *(_describe_instance(system, gpu, n) for n in range(num_instances))]
+
+
+def _reset_compute_mode(index: int) -> str:
+    return f"sudo nvidia-smi -i {index} -c DEFAULT"
 
 
 def _read_pci(info: Any) -> tuple[str | None, str | None]:
@@ -590,12 +599,14 @@ def _build_block(
     kernels: tuple[str, ...] | None,
 ) -> DeviceReason | None:
     """Why a build does not run on this driver or device."""
-    if driver_is_too_old(host, runtime):
+    runs = VENDOR.has_kernels(device, kernels)
+    # Without a wheel for the card, a newer driver is no help.
+    if driver_is_too_old(host, runtime) and (runs or fix):
         code = ReasonCode.DRIVER_TOO_OLD
         return explain(
             code, fix, supported=host.facts.get(_CUDA_DRIVER, ""), package=package, required=runtime
         )
-    if not VENDOR.has_kernels(device, kernels):
+    if not runs:
         capability = device.capability_title
         return explain(ReasonCode.NO_KERNELS, fix, package=package, capability=capability)
     return None
@@ -676,8 +687,10 @@ def _check_cuda_runtime(machine: Machine) -> Findings:
         return
     need = torch.runtime
     if driver_is_too_old(machine.host, need):
-        gpu = next(machine.gpus_of(NAME), None)
-        fix = VENDOR.find_torch_fix(gpu, machine.host) if gpu else ""
+        gpus = [gpu for gpu in machine.gpus_of(NAME) if gpu.capability]
+        fix = next(filter(None, (VENDOR.find_torch_fix(gpu, machine.host) for gpu in gpus)), "")
+        if gpus and not fix:
+            return  # no wheel supports these cards, whatever the driver: see `torch-kernels`
         text = f"torch was built with CUDA {need}, the driver supports CUDA {have} at most"
         yield broken(text, fix or "update the NVIDIA driver")
     else:
@@ -690,6 +703,9 @@ def _check_parts(machine: Machine) -> Findings:
         for note in gpu.notes:
             if note.code == _MIG_PENDING:
                 fix = f"sudo nvidia-smi --gpu-reset -i {gpu.indices.get('nvml', 0)}"
+                yield warning(f"{title_of(gpu)}: {note.message}", fix, gpu)
+            elif note.code == ONE_PROCESS:
+                fix = _reset_compute_mode(gpu.indices["nvml"])
                 yield warning(f"{title_of(gpu)}: {note.message}", fix, gpu)
         if gpu.hardware_block is None:
             continue

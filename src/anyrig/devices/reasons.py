@@ -60,6 +60,7 @@ class ReasonCode(StrEnum):
     ROCM_DROPPED = "rocm_dropped", "ROCm no longer supports {target}"
     NO_WINDOWS_BUILD = "no_windows_build", "AMD provides no torch for {target} on Windows"
     XPU_UNSUPPORTED = "xpu_unsupported", "torch's XPU build does not support {architecture}"
+    OPENVINO_UNSUPPORTED = "openvino_unsupported", "OpenVINO does not support {architecture}"
     NO_VULKAN = "no_vulkan", "no Vulkan loader or driver found"
     NO_BACKEND = "no_backend", "{reasons}"
 
