@@ -28,14 +28,14 @@ VOICES = {
 }  # fmt: skip
 
 
-def catalog(*installed: str) -> EngineCatalog:
+def catalog(*installed: str, options: dict[str, object] | None = None) -> EngineCatalog:
     def find(name: str) -> EngineWeights:
         if name not in installed:
             raise MissingPackageError(f"{name} is not installed", hint="Install it.")
         voices = tuple(Voice(f"{name}_{code}", code, name) for code in VOICES[name])
         return EngineWeights(name, "1", "x", voices)
 
-    return EngineCatalog(find)
+    return EngineCatalog(find, options)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +79,17 @@ def test_an_engine_with_all_voices() -> None:
     with pytest.raises(InvalidInputError, match="unknown voice 'kokoro_xx'") as error:
         choose_by_voices(installed, ["kokoro_xx"])
     assert "Did you mean" in error.value.hint
+
+
+def test_an_option_that_the_engine_of_a_voice_does_not_have_is_named() -> None:
+    """The voice was called unknown, and the list of valid names was empty."""
+    installed = catalog("hibari", "kokoro", options={"nonsense": 3})
+    for voice in ("hibari_en", "kokoro_en"):
+        with pytest.raises(InvalidInputError, match="has no option 'nonsense'"):
+            choose_by_voices(installed, [voice])
+    with pytest.raises(InvalidInputError, match="unknown voice 'nobody'") as error:
+        choose_by_voices(installed, ["nobody"])
+    assert "hibari_en" in error.value.hint
 
 
 def test_the_hint_to_install_names_the_best() -> None:

@@ -172,6 +172,10 @@ class EngineCatalog:
         except AnyrigError:
             return None
 
+    def without_options(self) -> EngineCatalog | None:
+        """The same engines with their own options; None if this is that catalog."""
+        return EngineCatalog(self._find) if self._options else None
+
     def _open(self, name: str) -> EngineChoice:
         engine = engines.engine_class(name)
         values = resolve_options(
@@ -228,6 +232,9 @@ def choose_by_voices(catalog: EngineCatalog, voices: Sequence[str]) -> EngineCho
             reason = f"it has {', '.join(requested)}"
             return replace(choice, reason_code=EngineReason.VOICES, reason=reason)
         known += own if name != TEST_ENGINE else []
+    if plain := catalog.without_options():
+        # Opened again, the engine that has the voices says which option it does not have.
+        return catalog.open(choose_by_voices(plain, voices).name)
     missing = next((part for part in requested if part not in known), "")
     if missing:
         raise unknown_voice_error(
