@@ -295,3 +295,13 @@ def test_one_problem_has_one_fix(machine: Load, name: str) -> None:
     found = {(f.message, f.fix) for f in diagnose(here) if f.check.endswith("-access")}
     assert reasons
     assert reasons <= found
+
+
+def test_a_kernel_that_fails_on_a_card_of_one_process(machine: Load) -> None:
+    error = "CUDA error: all CUDA-capable devices are busy or unavailable"
+    for name, expected in (("k80-exclusive-linux", True), ("h200-linux", False)):
+        here = machine(name)
+        found = diagnose(here, _result(here, ok=False, error=error))
+        (finding,) = [one for one in found if one.check == "kernel"]
+        assert finding.state == "broken"
+        assert ("another process may be using it" in finding.message) is expected

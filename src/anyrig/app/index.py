@@ -161,7 +161,7 @@ def watch(
         reference = format_reference(requested, model)
         wall_s = 0.0
         for changes in watch_index(
-            path, roots, vectors, reader, on_progress=_IndexProgress(on_event), stop=stop,
+            path, roots, vectors, reader, on_progress=_IndexReporter(on_event), stop=stop,
             reference=reference,
         ):  # fmt: skip
             wall_s = changes.wall_s if wall_s else time.monotonic() - began
@@ -169,7 +169,7 @@ def watch(
             yield IndexResult(path.stem, model.name, changes, warnings, wall_s)
 
 
-class _IndexProgress:
+class _IndexReporter:
     """Reports progress with a steady estimate of the time left."""
 
     def __init__(self, on_event: OnEvent) -> None:

@@ -62,14 +62,14 @@ def text_field(field: int, value: str) -> bytes:
     return bytes_field(field, value.encode())
 
 
-class _Field(NamedTuple):
+class _ProtoField(NamedTuple):
     field: int
     start: int
     body: int
     end: int
 
 
-def _fields(data: Buffer, start: int, end: int) -> Iterator[_Field]:
+def _fields(data: Buffer, start: int, end: int) -> Iterator[_ProtoField]:
     """The fields of a message."""
     at = start
     while at < end:
@@ -88,7 +88,7 @@ def _fields(data: Buffer, start: int, end: int) -> Iterator[_Field]:
             raise InvalidOnnxError(f"unknown wire type {wire} at byte {begin}")
         if at + size > end:
             raise InvalidOnnxError(f"truncated: {at + size - end} bytes are missing")
-        yield _Field(key >> 3, begin, at, at + size)
+        yield _ProtoField(key >> 3, begin, at, at + size)
         at += size
 
 
@@ -315,7 +315,9 @@ def read_weights(model: bytes) -> dict[str, NDArray[Any]]:
     return weights
 
 
-def _read_tensor(model: bytes, tensor: _Field) -> tuple[str, int, list[int], _Field | None]:
+def _read_tensor(
+    model: bytes, tensor: _ProtoField
+) -> tuple[str, int, list[int], _ProtoField | None]:
     dims: list[int] = []
     name, data_type, raw = "", 0, None
     for field in _fields(model, tensor.body, tensor.end):
@@ -386,14 +388,14 @@ class _Node(NamedTuple):
     end: int
 
 
-def _graph_fields(model: bytes) -> Iterator[_Field]:
+def _graph_fields(model: bytes) -> Iterator[_ProtoField]:
     """The fields of the main graph, which may be in several pieces."""
     for graph in _fields(model, 0, len(model)):
         if graph.field == _GRAPH:
             yield from _fields(model, graph.body, graph.end)
 
 
-def _only_graph(model: bytes) -> _Field:
+def _only_graph(model: bytes) -> _ProtoField:
     graph, *more = [field for field in _fields(model, 0, len(model)) if field.field == _GRAPH]
     assert not more, "a graph in several pieces"
     return graph
@@ -405,7 +407,7 @@ def _read_nodes(model: bytes) -> Iterator[_Node]:
             yield _read_node(model, field)
 
 
-def _read_node(model: bytes, node: _Field) -> _Node:
+def _read_node(model: bytes, node: _ProtoField) -> _Node:
     names: dict[int, list[str]] = {_NODE_INPUT: [], _NODE_OUTPUT: [], _OP_TYPE: []}
     for field in _fields(model, node.body, node.end):
         if field.field in names:

@@ -13,7 +13,7 @@ from anyrig.devices.advice import find_torch_install
 from anyrig.devices.allocator_settings import check_allocator
 from anyrig.devices.findings import Finding, Findings, KernelResult, State, broken, good, title_of
 from anyrig.devices.findings import warning as warn
-from anyrig.devices.machine import Device, DeviceBackend, Machine
+from anyrig.devices.machine import ONE_PROCESS, Device, DeviceBackend, Machine
 from anyrig.devices.reasons import ReasonCode
 from anyrig.devices.vendors import SOURCES, VENDORS, vendor_of
 from anyrig.devices.wheels import CPU_FLAVOUR, FIRST_TORCH, PLAIN_ONNX, parse_version
@@ -231,7 +231,8 @@ def _check_torch_kernels(machine: Machine, results: Results) -> Findings:
             elif gpu.usable:
                 yield warn(f"{text}, and no other has them: only ONNX Runtime can use it", "", gpu)
             else:
-                yield broken(f"{text}, and no other has them", gpu.advice.command, gpu)
+                fix = gpu.advice.command or "anyrig devices"
+                yield broken(f"{text}, and no other has them", fix, gpu)
 
 
 def _group_equal_gpus(machine: Machine) -> Iterator[tuple[Device, str]]:
@@ -410,7 +411,10 @@ def _check_kernel(device: Device, result: KernelResult) -> Finding:
     selector = "cpu" if device.kind == "cpu" else device.number_text
     verbose = f"anyrig -vv doctor --device {selector}"
     if not result.ok:
-        return broken(f"{name} failed to run: {result.error}", verbose, device)
+        text = f"{name} failed to run: {result.error}"
+        if device.has_note(ONE_PROCESS):
+            text += "; another process may be using it"
+        return broken(text, verbose, device)
     if wrong := describe_wrong_result(result):
         fix = "update its driver; it is not used until its results are right"
         return broken(f"{name} gives {wrong}", fix, device)

@@ -72,7 +72,7 @@ class ItemFuture(Future[R]):
 
 
 @dataclass(eq=False)
-class _Request(Generic[T, R]):
+class _PendingItem(Generic[T, R]):
     payload: T
     cost: float
     lane: Lane
@@ -117,14 +117,16 @@ class LiveQueue(ItemStream, Generic[T, R]):
         self.report = report if report is not None else RunReport()
         self._lock = threading.Lock()
         """Guards all that follows."""
-        self._queues: dict[Lane, FairQueue[_Request[T, R]]] = {lane: FairQueue() for lane in LANES}
+        self._queues: dict[Lane, FairQueue[_PendingItem[T, R]]] = {
+            lane: FairQueue() for lane in LANES
+        }
         self._counts: dict[Lane, Counter[str]] = {lane: Counter() for lane in LANES}
         """Waiting items by client; cancelled ones stay in their queue for a while and do not
         count."""
-        self._deadlines: list[tuple[float, int, weakref.ref[_Request[T, R]]]] = []
+        self._deadlines: list[tuple[float, int, weakref.ref[_PendingItem[T, R]]]] = []
         """By deadline, as they were when the item was submitted or last looked at. Weak: a finished
         item, with its payload and its error, must not stay until its deadline."""
-        self._in_flight: dict[int, _Request[T, R]] = {}
+        self._in_flight: dict[int, _PendingItem[T, R]] = {}
         self._num_submitted = self._num_taken = self._live_in_a_row = 0
         self._error: BaseException | None = None
         self._closed = False
@@ -163,7 +165,7 @@ class LiveQueue(ItemStream, Generic[T, R]):
                 there before the result; if the item is tried again, with some of them twice.
         """
         cost = check_cost(self._cost(payload), self._num_submitted)
-        request: _Request[T, R] = _Request(payload, cost, lane, client, on_part)
+        request: _PendingItem[T, R] = _PendingItem(payload, cost, lane, client, on_part)
         request.future.deadline = deadline
         with self._lock:
             self._check(lane, client, admitted)
@@ -224,7 +226,7 @@ class LiveQueue(ItemStream, Generic[T, R]):
                 hint="Try again in a moment.",
             )
 
-    def _remove_cancelled(self, future: Future[R], request: _Request[T, R]) -> None:
+    def _remove_cancelled(self, future: Future[R], request: _PendingItem[T, R]) -> None:
         """Do not count a cancelled item, and clear the queue once most of it is cancelled."""
         if not future.cancelled():
             return
@@ -238,7 +240,7 @@ class LiveQueue(ItemStream, Generic[T, R]):
         for one in cancelled:
             one.future.set_running_or_notify_cancel()
 
-    def _count_down(self, request: _Request[T, R]) -> None:
+    def _count_down(self, request: _PendingItem[T, R]) -> None:
         counts = self._counts[request.lane]
         counts[request.client] -= 1
         if counts[request.client] <= 0:
@@ -292,7 +294,7 @@ class LiveQueue(ItemStream, Generic[T, R]):
             self._ready.put(ItemOutcome(request.index, failure=_EXPIRED))
         return taken
 
-    def _pop_late(self) -> list[_Request[T, R]]:
+    def _pop_late(self) -> list[_PendingItem[T, R]]:
         """Items that have not started and whose deadline has passed; none is waiting any more."""
         now, late = self._clock(), set()
         with self._lock:
@@ -312,7 +314,7 @@ class LiveQueue(ItemStream, Generic[T, R]):
                 self._queues[lane].remove(late)
         return list(late)
 
-    def _admit(self, request: _Request[T, R]) -> int:
+    def _admit(self, request: _PendingItem[T, R]) -> int:
         """Number an item that does not wait any more."""
         self._count_down(request)
         request.index = self._num_taken
@@ -320,7 +322,7 @@ class LiveQueue(ItemStream, Generic[T, R]):
         self._num_taken += 1
         return request.index
 
-    def _take_one(self) -> tuple[int, _Request[T, R]] | None:
+    def _take_one(self) -> tuple[int, _PendingItem[T, R]] | None:
         with self._lock:
             live, bulk = self._queues["live"], self._queues["bulk"]
             room = max(self._max_in_flight, self.pool.look_ahead if self._follow_pool else 0)

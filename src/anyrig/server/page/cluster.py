@@ -59,7 +59,7 @@ class ClusterPage:
                 command_box(t, "anyrig worker --join TOKEN")
             with tag("div") as self._table:
                 self._body = table([t(f"cluster.{one}") for one in _COLUMNS], t("page.cluster"))
-        self._workers: dict[str, WorkerRow] = {}
+        self._workers: dict[str, WorkerLine] = {}
         self._shown: object = None
         self._show(cluster)
 
@@ -74,7 +74,7 @@ class ClusterPage:
         for name, worker in workers.items():
             if name not in self._workers:
                 with self._body:
-                    self._workers[name] = WorkerRow(self._page, self, name)
+                    self._workers[name] = WorkerLine(self._page, self, name)
             self._workers[name].show(worker)
         self._table.set_visibility(bool(workers))
         self._empty.set_visibility(not workers)
@@ -120,7 +120,7 @@ class ClusterPage:
             raise explain_forbidden(self._page.t, error) from error
 
 
-class WorkerRow:
+class WorkerLine:
     """A worker. Its cells are changed in place, so that nothing moves."""
 
     def __init__(self, page: PageContext, cluster: ClusterPage, name: str) -> None:

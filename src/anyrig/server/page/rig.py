@@ -283,28 +283,28 @@ def _format_power(t: Translator, power: float | None, limit: float | None) -> st
 # -- reasons ---------------------------------------------------------------------------------------
 
 
-class Phrase(NamedTuple):
+class TranslatedText(NamedTuple):
     """A part of a reason, and its language if that is not the page's."""
 
     text: str
     lang: str = ""
 
 
-def explain_choice(t: Translator, devices: Json) -> list[Phrase]:
+def explain_choice(t: Translator, devices: Json) -> list[TranslatedText]:
     """Why the device in use was chosen, of the response of `/devices`."""
     choice, rows = devices["choice"], devices["devices"]
     if not choice:
-        return [Phrase(str(devices["reason"]), ENGLISH)]
+        return [TranslatedText(str(devices["reason"]), ENGLISH)]
     if choice["code"] == ReasonCode.UNUSABLE and t.language != "en":
         name = choice["values"]["name"]
         unusable = [one for one in rows if one["name"] == name and one["reason"]]
         if unusable:
-            start = Phrase(t("rig.cannot_be_used", name=name))
+            start = TranslatedText(t("rig.cannot_be_used", name=name))
             return [start, *explain_device(t, unusable[0], rows)]
     return [_translate_reason(t, choice["reason"], choice, rows, selector=devices["selector"])]
 
 
-def explain_device(t: Translator, device: Json, devices: Sequence[Json]) -> list[Phrase]:
+def explain_device(t: Translator, device: Json, devices: Sequence[Json]) -> list[TranslatedText]:
     """Why a device is not used: one phrase for each backend if none can use it."""
     backends = [one for one in device["backends"] if not one["usable"]]
     if device["code"] == ReasonCode.NO_BACKEND and backends and t.language != "en":
@@ -315,20 +315,20 @@ def explain_device(t: Translator, device: Json, devices: Sequence[Json]) -> list
 
 def _translate_reason(
     t: Translator, message: str, reason: Json, devices: Sequence[Json], **more: str
-) -> Phrase:
+) -> TranslatedText:
     """A reason by its `code` and `values`; the English message for one without translation."""
     if t.language == "en":
-        return Phrase(message)
+        return TranslatedText(message)
     text = t.find(f"reason.{reason['code']}")
     if not text:
-        return Phrase(message, ENGLISH)
+        return TranslatedText(message, ENGLISH)
     values = {**reason["values"], **more}
     if "name" in values and values["name"] not in [one["name"] for one in devices]:
         values["name"] = t("rig.the_cpu")  # the one device that reasons do not call by its name
-    return Phrase(text.format_map(values))
+    return TranslatedText(text.format_map(values))
 
 
-def _write(phrases: Sequence[Phrase]) -> None:
+def _write(phrases: Sequence[TranslatedText]) -> None:
     for number, phrase in enumerate(phrases, 1):
         ending = " " if phrase.text.endswith(":") else "; "
         text = phrase.text + (ending if number < len(phrases) else "")

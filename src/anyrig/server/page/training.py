@@ -55,7 +55,7 @@ class TrainingPage:
     def __init__(self, page: PageContext) -> None:
         self._page, t = page, page.t
         self._selected = page.query.get("run", "")
-        self._rows: dict[str, _RunRow] = {}
+        self._rows: dict[str, _ListedRun] = {}
         self._view: RunView | None = None
         heading(t("page.training"), t("training.lead"))
         ReadyCard(page)
@@ -92,14 +92,14 @@ class TrainingPage:
                 self._view = RunView(self._page, self._selected)
         await self._view.refresh(by_id[self._selected])
 
-    def _build_row(self, id: str, run: Json) -> _RunRow:
+    def _build_row(self, id: str, run: Json) -> _ListedRun:
         with tag("li"), tag("button", type="button", data_run=id) as element:
             with tag("span", classes="row"):
                 tag("b", _get_name(run))
                 state = badge()
             description = tag("span", classes="soft figures")
         element.on("click", catch_errors(partial(self._select, id)), args=[])
-        return _RunRow(element, state, description)
+        return _ListedRun(element, state, description)
 
     def _show_row(self, id: str, run: Json) -> None:
         item = self._rows[id]
@@ -177,7 +177,7 @@ class ReadyCard:
         show_toast(t("training.started"), "good")
 
 
-class _RunRow(NamedTuple):
+class _ListedRun(NamedTuple):
     button: Tag
     state: Tag
     description: Tag
