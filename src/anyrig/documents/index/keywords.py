@@ -544,13 +544,6 @@ def _find_word(text: str, word: str) -> Iterator[tuple[int, int]]:
         start = text.find(word, end)
 
 
-def _has_term(text: str, forms: set[str], term: Term) -> bool:
-    """Whether a text has a term, by the forms of its words."""
-    if term.is_dense:
-        return term.word in text.lower()
-    return _is_named(term, forms)
-
-
 def _find_within(match: re.Match[str], targets: Iterable[str]) -> Iterator[tuple[int, int]]:
     for one in targets:
         position = match[0].find(one)
@@ -574,25 +567,49 @@ def find_best_sentence(
     Args:
         text: a passage.
         query: the question.
-        spans: of the sentences; not asked for behind the last match.
+        spans: of the sentences; not asked for where none behind can have more.
         matches: of the question's words, as `find_matches` found them.
         language: of the passage.
     """
-    best, most = None, 0.0
+    written = [text[low:high].lower() for low, high in matches]
+    counts = {word: _count_terms(word, query, language) for word in set(written)}
+    rest: dict[int, float] = {}
+    most_left = [0.0]
+    """What a sentence can have from each match on."""
+    for word in reversed(written):
+        _join_counts(rest, counts[word])
+        most_left.append(sum(rest.values()))
+    most_left.reverse()
+    best, most, at = None, 0.0, 0
     for start, end in spans:
-        words = {text[low:high].lower() for low, high in matches if start <= low < end}
-        if not words:
-            continue
-        sentence = text[start:end]
-        written = set(map(fold, words))
-        forms = written.union(_find_stem(word, language) for word in words)
-        matched = [term for term in query.terms if _has_term(sentence, forms, term)]
-        is_short = sentence.isascii() and len(sentence.split()) < _MIN_SENTENCE_WORDS
-        exact = [term for term in matched if fold(term.word) in written]
-        share = _OTHER_FORM * query.weigh(matched) + (1 - _OTHER_FORM) * query.weigh(exact)
-        share *= 0.5 if is_short or sentence.rstrip().endswith("?") else 1.0
-        if share > most + 1e-9:
-            best, most = (start, end), share
-        if matches[-1][0] < end:
+        here: dict[int, float] = {}
+        while at < len(matches) and matches[at][0] < end:
+            if matches[at][0] >= start:
+                _join_counts(here, counts[written[at]])
+            at += 1
+        if here:
+            sentence = text[start:end]
+            is_short = sentence.isascii() and len(sentence.split()) < _MIN_SENTENCE_WORDS
+            is_half = is_short or sentence.rstrip().endswith("?")
+            share = sum(here.values()) * (0.5 if is_half else 1.0)
+            if share > most + 1e-9:
+                best, most = (start, end), share
+        if most_left[at] <= most + 1e-9:
             break
     return best
+
+
+def _count_terms(word: str, query: KeywordQuery, language: str) -> dict[int, float]:
+    """What each term counts that a word of a passage stands for, by its number."""
+    written = fold(word)
+    forms = {written, _find_stem(word, language)}
+    return {
+        number: query.weigh([term]) * (1.0 if fold(term.word) == written else _OTHER_FORM)
+        for number, term in enumerate(query.terms)
+        if (term.word == word if term.is_dense else _is_named(term, forms))
+    }
+
+
+def _join_counts(counts: dict[int, float], others: dict[int, float]) -> None:
+    for number, count in others.items():
+        counts[number] = max(count, counts.get(number, 0.0))
