@@ -138,7 +138,7 @@ def find(
     """The model that a name stands for.
 
     Args:
-        name: `auto`, a name of `listed`, a folder, or `owner/name` on the hub.
+        name: `auto`, a name of `list_models`, a folder, or `owner/name` on the hub.
         models: where fetched weights lie.
         languages: shares of the texts' languages, for `auto`.
         fetch: gets a repository of the hub into a folder; without it only what is there is taken.

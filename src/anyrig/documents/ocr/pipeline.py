@@ -210,7 +210,7 @@ def parse_pages(text: str, count: int) -> list[int]:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-class _Step(NamedTuple):
+class _PageStep(NamedTuple):
     """A page of a file, or the end of one."""
 
     file: PlannedFile
@@ -222,7 +222,7 @@ def read_files(plan: OcrPlan, reader: OcrReader) -> Iterator[FilePage | OcrFile]
     """Every page as it is read, and every file once all its pages are."""
     read: dict[int, FilePage] = {}  # of the file whose pages come
 
-    def join(step: _Step, results: list[PageResult]) -> FilePage | OcrFile:
+    def join(step: _PageStep, results: list[PageResult]) -> FilePage | OcrFile:
         if step.drawn is None:
             found = _finish_file(step.file, read, plan.options)
             read.clear()
@@ -234,16 +234,16 @@ def read_files(plan: OcrPlan, reader: OcrReader) -> Iterator[FilePage | OcrFile]
     return run_ordered(_draw_pages(plan), _expand, reader.pages, join)
 
 
-def _draw_pages(plan: OcrPlan) -> Iterator[_Step]:
+def _draw_pages(plan: OcrPlan) -> Iterator[_PageStep]:
     with ReaderPool(limits=plan.limits) as pool:
         for file in plan.files:
             digest = digest_file(file.path) if file.numbers else ""
             for drawn in pool.render(file.path, file.numbers, dpi=plan.options.dpi):
-                yield _Step(file, digest, drawn)
-            yield _Step(file, digest)
+                yield _PageStep(file, digest, drawn)
+            yield _PageStep(file, digest)
 
 
-def _expand(step: _Step) -> tuple[_Step, list[PageImage]]:
+def _expand(step: _PageStep) -> tuple[_PageStep, list[PageImage]]:
     if step.drawn is None or step.drawn.error:
         return step, []
     return step, [PageImage(step.drawn.data, step.digest)]

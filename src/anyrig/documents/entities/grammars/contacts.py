@@ -112,7 +112,7 @@ _DATE_LIKE = re.compile(r"(?:19|20)[0-9]{2}[ .-][0-9]{2}[ .-][0-9]{2}|[0-9]{1,3}
 
 
 def find_phones(source: PlainText) -> Iterator[Entity]:
-    """Every telephone number; `merge.merged` resolves what overlaps."""
+    """Every telephone number; `finder` resolves what overlaps."""
     regions = list(source.around(_ANCHOR, 40, 40))
     for found in source.matches(_INTERNATIONAL, regions):
         if entity := _read_international(source, found):

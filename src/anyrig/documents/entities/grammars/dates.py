@@ -486,7 +486,7 @@ def _build_month_first(language: str) -> re.Pattern[str]:
 
 @lru_cache(maxsize=64)
 def _build_year_first(language: str) -> re.Pattern[str]:
-    """2024. július 14., 2024 m. liepos 14, 2024年7月14日 is in `date_numbers`."""
+    """2024. július 14., 2024 m. liepos 14, 2024年7月14日 is `_CJK`."""
     month = get_calendar(language).month_pattern
     return re.compile(
         rf"(?<![\w.])(?P<year>[12][0-9]{{3}})\.? (?:m\. )?(?P<month>{month})"
