@@ -78,3 +78,20 @@ def test_a_folder_of_no_model_is_unknown(rig: Rig, tmp_path: Path) -> None:
 
     with pytest.raises(ModelNotFoundError):
         LiveEmbedding(rig).find_model(str(tmp_path))
+
+
+def test_texts_that_several_clients_ask_for_at_once_are_made_once(rig: Rig) -> None:
+    live = LiveEmbedding(rig, {"device": "cpu"})
+    texts = [f"{n} " + "some words " * 300 for n in range(400)]
+    before = live.submit(texts, model="hashing", lane="bulk")
+    with rig.models.borrow("embeddings hashing", _load_again) as embedder:
+        futures = [live.submit(["the same"], model="hashing", lane="bulk")[0] for _ in range(3)]
+        futures[0].cancel()
+        np.testing.assert_array_equal(futures[1].result(300), futures[2].result(300))
+        for future in before:
+            future.result(300)
+        assert embedder.report.num_items == len(before) + 1
+
+
+def _load_again() -> Any:
+    raise AssertionError("the model is loaded already")

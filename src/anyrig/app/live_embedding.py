@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -115,6 +116,18 @@ class ServedEmbeddingModel:
         return text
 
 
+_BlockKey = tuple[Any, ...]
+"""Lane, use and texts."""
+
+
+@dataclass(eq=False)
+class _SharedBlock:
+    """A block that is being made for every client that asks for its texts meanwhile."""
+
+    made: Future[Matrix]
+    num_clients: int = 1
+
+
 class LiveEmbedder:
     """An embedding model that is loaded; a `ModelQueue`. Texts of many clients share batches.
 
@@ -140,6 +153,8 @@ class LiveEmbedder:
         self._pending: dict[Lane, dict[Future[Matrix], int]] = {"live": {}, "bulk": {}}
         """How many texts each future is of."""
         self._num_pending: Counter[Lane] = Counter()
+        self._shared: dict[_BlockKey, _SharedBlock] = {}
+        """Blocks that are being made, by what is in them."""
         self.report = embedder.report
         self._is_lost = False
 
@@ -187,8 +202,34 @@ class LiveEmbedder:
             ready: Future[Matrix] = Future()
             ready.set_result(_join_rows(texts, found))
             return ready
-        made = self._send(TextBlock(missing, use), lane, client)
-        return self._writer.join(texts, found, missing, use, made)
+        key = (lane, use, *missing)
+        shared = self._join_block(key, TextBlock(missing, use), client)
+        whole = _join_futures(texts, found, missing, shared.made)
+        whole.add_done_callback(lambda one: self._leave_block(key, shared, one.cancelled()))
+        return whole
+
+    def _join_block(self, key: _BlockKey, block: TextBlock, client: str) -> _SharedBlock:
+        """The block that another client waits for with the same texts, or one that is sent now."""
+        with self._lock:
+            if (shared := self._shared.get(key)) is not None:
+                shared.num_clients += 1
+                return shared
+        shared = _SharedBlock(self._send(block, key[0], client))
+        with self._lock:
+            self._shared.setdefault(key, shared)
+        if self._writer is not None:
+            self._writer.write_when_made(block, shared.made)
+        return shared
+
+    def _leave_block(self, key: _BlockKey, shared: _SharedBlock, is_cancelled: bool) -> None:
+        """Cancel a block that nobody waits for; no new client joins one that is done."""
+        with self._lock:
+            shared.num_clients -= is_cancelled
+            is_over = not is_cancelled or not shared.num_clients
+            if is_over and self._shared.get(key) is shared:
+                del self._shared[key]
+        if not shared.num_clients:
+            shared.made.cancel()
 
     def _send(self, block: TextBlock, lane: Lane, client: str) -> Future[Matrix]:
         future = self._queue.submit(block, lane=lane, client=client, admitted=True)
@@ -224,32 +265,14 @@ class _CacheWriter:
         found = {text: cached[key] for text, key in keys.items() if key in cached}
         return found, [text for text in keys if text not in found]
 
-    def join(
-        self,
-        texts: Sequence[str],
-        found: dict[str, Matrix],
-        missing: list[str],
-        use: Use,
-        made: Future[Matrix],
-    ) -> Future[Matrix]:
-        """A future of all rows, found and made."""
-        whole: Future[Matrix] = Future()
+    def write_when_made(self, block: TextBlock, made: Future[Matrix]) -> None:
+        keys = [self._cache.make_key(text, block.use) for text in block.texts]
 
-        def finish(made: Future[Matrix]) -> None:
-            if made.cancelled() or not whole.set_running_or_notify_cancel():
-                whole.cancel()
-            elif (error := made.exception()) is not None:
-                whole.set_exception(error)
-            else:
-                rows = made.result()
-                keys = [self._cache.make_key(text, use) for text in missing]
-                self._made.put((keys, rows))
-                vectors = {**found, **dict(zip(missing, rows, strict=True))}
-                whole.set_result(_join_rows(texts, vectors))
+        def write(made: Future[Matrix]) -> None:
+            if not made.cancelled() and made.exception() is None:
+                self._made.put((keys, made.result()))
 
-        whole.add_done_callback(lambda whole: made.cancel() if whole.cancelled() else None)
-        made.add_done_callback(finish)
-        return whole
+        made.add_done_callback(write)
 
     def close(self) -> None:
         """End once everything is written."""
@@ -272,6 +295,25 @@ class _CacheWriter:
                     keys += one[0]
                     rows.extend(one[1])
             self._cache.put_many(keys, rows)
+
+
+def _join_futures(
+    texts: Sequence[str], found: dict[str, Matrix], missing: list[str], made: Future[Matrix]
+) -> Future[Matrix]:
+    """A future of all rows, found and made."""
+    whole: Future[Matrix] = Future()
+
+    def finish(made: Future[Matrix]) -> None:
+        if made.cancelled() or not whole.set_running_or_notify_cancel():
+            whole.cancel()
+        elif (error := made.exception()) is not None:
+            whole.set_exception(error)
+        else:
+            vectors = {**found, **dict(zip(missing, made.result(), strict=True))}
+            whole.set_result(_join_rows(texts, vectors))
+
+    made.add_done_callback(finish)
+    return whole
 
 
 def _join_rows(texts: Sequence[str], vectors: Mapping[str, Matrix]) -> Matrix:

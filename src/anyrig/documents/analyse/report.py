@@ -510,7 +510,7 @@ section{border:1px solid var(--line);border-radius:10px;padding:16px 18px;backgr
 min-width:0;break-inside:avoid;margin:0 0 18px}
 svg{display:block;width:100%;height:auto;max-width:490px;margin:0 auto;
 font:13px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",sans-serif}
-svg text{fill:var(--text)}svg .value{fill:var(--dim)}svg .name{font-size:10.5px;fill:var(--dim)}
+svg text{fill:var(--text)}svg .name{font-size:10.5px;fill:var(--dim)}
 .bars td{border-bottom:0;padding:3px 10px 3px 0;overflow-wrap:anywhere}
 .bars .bar{width:45%;min-width:90px;vertical-align:middle}
 .bar i{display:block;height:9px;min-width:2px;border-radius:2px}
@@ -544,8 +544,6 @@ details{margin-top:12px}summary{cursor:pointer;color:var(--dim)}
 del{color:var(--c7);text-decoration:none}ins{color:var(--c2);text-decoration:none}
 del::before{content:"− "}ins::before{content:"+ "}
 .change{display:block;padding:3px 0;overflow-wrap:anywhere}.change del,.change ins{display:block}
-blockquote{margin:4px 0 0;padding-left:10px;border-left:3px solid var(--line);color:var(--dim);
-overflow-wrap:anywhere}
 footer{margin-top:22px;color:var(--dim);font-size:.9em}
 @media screen and (max-width:760px){main{padding:16px 12px 32px}
 .plots{grid-template-columns:minmax(0,1fr)}
