@@ -99,10 +99,10 @@ def _find_passages(
     """The passages to answer from: by words alone where the model of the index cannot be used."""
     names = ("folder", "type", "language", "after", "before", "index", "device", "model")
     given = {name: getattr(request, name) for name in names}
-    wanted = SearchRequest(question=request.question, limit=request.passages, **given)
+    query = SearchRequest(question=request.question, limit=request.passages, **given)
     path = find_index_file(rig, request.index)
     try:
-        find_index_model(rig, wanted, path, on_event)
+        find_index_model(rig, query, path, on_event)
     except AnyrigError as error:
         note = Message(
             "searched by words alone, as there is no embedding model ({problem}). With {llm} a"
@@ -110,8 +110,8 @@ def _find_passages(
         )  # fmt: skip
         notes.append(note)
         on_event(WarningEvent(note))
-        wanted = replace(wanted, mode="keywords")
-    return search(rig, wanted, on_event).hits
+        query = replace(query, mode="keywords")
+    return search(rig, query, on_event).hits
 
 
 def _quote(

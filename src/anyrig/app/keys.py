@@ -176,12 +176,12 @@ class ApiKeys:
         expires_at: float | None = None,
     ) -> tuple[str, ApiKey]:  # fmt: skip
         """Add a key: its text, which cannot be shown again, and what is stored of it."""
-        wanted = tuple(dict.fromkeys(scopes))
-        _validate(name, wanted, requests_per_minute)
+        unique = tuple(dict.fromkeys(scopes))
+        _validate(name, unique, requests_per_minute)
         key_id = secrets.token_hex(6)
         text = f"anyrig_{key_id}_{secrets.token_urlsafe(32)}"
         key = ApiKey(
-            key_id, name, _digest(text), wanted, requests_per_minute, expires_at, self._clock()
+            key_id, name, _digest(text), unique, requests_per_minute, expires_at, self._clock()
         )
         with self._edit() as keys:
             if any(known.name == name for known in keys.values()):

@@ -312,14 +312,14 @@ def _find_folder(folder: Path, files: Iterable[FileRow]) -> tuple[bytes, bytes]:
 def _find_types(name: str, files: Iterable[FileRow]) -> tuple[str, ...]:
     from anyrig.documents.index.search import list_types
 
-    wanted = list_types([name])
+    types = list_types([name])
     formats = Counter(file.format for file in files)
     endings = {os.path.splitext(os.fsdecode(file.path))[1].lstrip(".").lower() for file in files}
-    if not any(one in formats or one in endings for one in wanted):
+    if not any(one in formats or one in endings for one in types):
         raise InvalidInputError(
             f"the index has no file of the type {name!r}", hint=_format_known(formats)
         )
-    return wanted
+    return types
 
 
 def _find_language(name: str, files: Iterable[FileRow]) -> str:

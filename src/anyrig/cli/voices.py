@@ -88,11 +88,11 @@ def _read_action(words: Sequence[str]) -> tuple[str, Sequence[str]]:
             f"unknown action {action!r}",
             hint=f"Actions: {', '.join(known)}. --match {action} finds voices by name.",
         )
-    wanted = known[action].split()
-    if len(names) != len(wanted):
+    expected = known[action].split()
+    if len(names) != len(expected):
         example = {"get": "es", "add": "anna anna.wav", "nearest": "anna.wav"}.get(action, "anna")
         raise InvalidInputError(
-            f"`anyrig voices {action}` takes {' and '.join(wanted)}",
+            f"`anyrig voices {action}` takes {' and '.join(expected)}",
             hint=f"anyrig voices {action} {example}",
         )
     return action, names

@@ -291,7 +291,7 @@ def read_sysctl(system: HostProbe) -> dict[str, str]:
 def _read_mac(system: HostProbe) -> Cpu:
     host, facts = system.host(), read_sysctl(system)
     total = int(facts.get("hw.memsize", 0)) or None
-    wanted = {
+    extensions = {
         "hw.optional.neon": "asimd", "hw.optional.arm.FEAT_BF16": "bf16",
         "hw.optional.arm.FEAT_I8MM": "i8mm", "hw.optional.arm.FEAT_SME": "sme",
         "hw.optional.avx2_0": "avx2", "hw.optional.avx512f": "avx512f",
@@ -309,7 +309,7 @@ def _read_mac(system: HostProbe) -> Cpu:
         memory=Memory(
             "unified", total, min(filter(None, (_mac_free(system), total)), default=None)
         ),
-        vectors=tuple(word for key, word in wanted.items() if facts.get(key) == "1"),
+        vectors=tuple(word for key, word in extensions.items() if facts.get(key) == "1"),
         limits=(rosetta,) if facts.get("sysctl.proc_translated") == "1" else (),
     )
 

@@ -58,8 +58,8 @@ class ProcessTable:
 
     def describe_host_processes(self, pids: Iterable[int]) -> tuple[HostProcess, ...]:
         """Our processes and these, ours first."""
-        wanted = [*sorted(self.ours), *sorted(set(pids) - self.ours)][:_MAX_DESCRIBED]
-        found = (p.describe(pid in self.ours) for pid in wanted if (p := self._get(pid)))
+        selected = [*sorted(self.ours), *sorted(set(pids) - self.ours)][:_MAX_DESCRIBED]
+        found = (p.describe(pid in self.ours) for pid in selected if (p := self._get(pid)))
         return tuple(process for process in found if process is not None)
 
     def _get(self, pid: int) -> _Process | None:

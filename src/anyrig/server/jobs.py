@@ -161,11 +161,11 @@ class JobFollower:
 
     async def _poll(self) -> None:
         while self._followers:
-            wanted: dict[str, int] = {}
+            positions: dict[str, int] = {}
             for one in self._followers:
-                wanted[one.job] = min(one.after, wanted.get(one.job, one.after))
+                positions[one.job] = min(one.after, positions.get(one.job, one.after))
             try:
-                found = await anyio.to_thread.run_sync(self._read, wanted)
+                found = await anyio.to_thread.run_sync(self._read, positions)
             except Exception as error:  # noqa: BLE001 - else followers would wait for ever
                 self._log_error(error)
                 found = {}
@@ -174,10 +174,10 @@ class JobFollower:
                     self._pass_on(one, *found[one.job])
             await asyncio.sleep(self._poll_s)
 
-    def _read(self, wanted: dict[str, int]) -> dict[str, tuple[Sequence[JobEvent], bool]]:
+    def _read(self, positions: dict[str, int]) -> dict[str, tuple[Sequence[JobEvent], bool]]:
         """New events of each job, and whether it is finished."""
         found: dict[str, tuple[Sequence[JobEvent], bool]] = {}
-        for job, after in wanted.items():
+        for job, after in positions.items():
             try:
                 # First the state: what ends in between is seen by the next poll.
                 finished = self._jobs.get(job).is_finished

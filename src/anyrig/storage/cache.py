@@ -448,11 +448,11 @@ class ResultCache(Cache):
     # -- results -----------------------------------------------------------------------------------
 
     def get_many(self, keys: Iterable[str]) -> dict[str, CacheEntry]:
-        wanted = list(dict.fromkeys(keys))
+        requested = list(dict.fromkeys(keys))
         found: dict[str, CacheEntry] = {}
         now = self._clock()
         stale: list[str] = []
-        for *row, used in self._select_and_pin(_ENTRY_AND_USE, wanted):
+        for *row, used in self._select_and_pin(_ENTRY_AND_USE, requested):
             entry = self._decode(EncodedEntry(*row))
             if entry is not None:
                 found[entry.key] = entry
@@ -461,7 +461,7 @@ class ResultCache(Cache):
         with self.file.locked():
             self._used.update(dict.fromkeys(stale, now))
             self._counts["hits"] += len(found)
-            self._counts["misses"] += len(wanted) - len(found)
+            self._counts["misses"] += len(requested) - len(found)
             self._flush_usage_if_due()
         return found
 
@@ -996,8 +996,10 @@ class TolerantCache(Cache):
                 self._fail(error)
 
     def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
-        wanted = frozenset(keys)
-        return self._try(lambda: self._cache.claim(wanted, expires_s=expires_s), Claim("", wanted))
+        requested = frozenset(keys)
+        return self._try(
+            lambda: self._cache.claim(requested, expires_s=expires_s), Claim("", requested)
+        )
 
     def release(self, claim: Claim) -> None:
         self._try(lambda: self._cache.release(claim), None)

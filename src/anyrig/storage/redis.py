@@ -259,9 +259,9 @@ class LayeredCache(Cache):
         return None
 
     def get_many(self, keys: Iterable[str]) -> dict[str, CacheEntry]:
-        wanted = list(dict.fromkeys(keys))
-        found = self.local.get_many(wanted)
-        missing = [key for key in wanted if key not in found]
+        requested = list(dict.fromkeys(keys))
+        found = self.local.get_many(requested)
+        missing = [key for key in requested if key not in found]
         if not missing:
             return found
         fetched = self._try_shared(lambda: self.shared.get_many(missing), dict[str, CacheEntry]())
@@ -273,9 +273,9 @@ class LayeredCache(Cache):
         return found | fetched
 
     def has(self, keys: Iterable[str]) -> set[str]:
-        wanted = set(keys)
-        found = self.local.has(wanted)
-        missing = wanted - found
+        requested = set(keys)
+        found = self.local.has(requested)
+        missing = requested - found
         return (
             found | self._try_shared(lambda: self.shared.has(missing), set[str]())
             if missing
@@ -321,9 +321,9 @@ class LayeredCache(Cache):
         return self.local.pin_for_job(job)
 
     def claim(self, keys: Iterable[str], *, expires_s: float) -> Claim:
-        wanted = list(keys)
-        alone = Claim("", frozenset(wanted))
-        return self._try_shared(lambda: self.shared.claim(wanted, expires_s=expires_s), alone)
+        requested = list(keys)
+        alone = Claim("", frozenset(requested))
+        return self._try_shared(lambda: self.shared.claim(requested, expires_s=expires_s), alone)
 
     def release(self, claim: Claim) -> None:
         if claim.token:

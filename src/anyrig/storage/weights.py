@@ -187,16 +187,16 @@ def check_tensors(
     if missing:
         raise MissingWeightsError(f"{folder} does not contain {', '.join(missing)}", hint=hint)
     found = {name: (shape, path) for path in files for name, shape in _read_shapes(path, hint)}
-    for end, wanted in shapes.items():
+    for end, expected in shapes.items():
         name = next((one for one in found if one.endswith(end)), "")
         if not name:
             listed = ", ".join(path.name for path in files)
             raise MissingWeightsError(f"{listed} in {folder} has no tensor {end}", hint=hint)
         shape, path = found[name]
-        if list(shape) != list(wanted):
+        if list(shape) != list(expected):
             raise MissingWeightsError(
                 f"{path}: {name} has the shape {list(shape)}, and config.json asks for"
-                f" {list(wanted)}",
+                f" {list(expected)}",
                 hint=hint,
             )
 

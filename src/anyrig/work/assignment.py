@@ -1,7 +1,7 @@
 """All items assigned to workers of unequal speed at once, so that the last one ends early.
 
 An end is guessed, and every worker filled up to it with the most expensive items that still fit,
-the slowest worker first: its room is the hardest to fill, and the fastest takes what is left over
+the slowest worker first: its capacity is the hardest to fill; the fastest takes what is left over
 with the least harm. The earliest end by which everything found its place counts. A slow worker
 gets small items only, where that costs little: what it does not finish in time, a fast one does
 again. Where there is little to assign, the usual list (the most expensive first, each where it is
@@ -53,10 +53,10 @@ def lower_bound_s(slots: Sequence[Slot], cost: float) -> float:
         total += rate
         following = starts[position + 1][0] if position + 1 < len(starts) else math.inf
         moment = max(start, 0.0)
-        room = total * (following - start)
-        if room >= cost:
+        capacity = total * (following - start)
+        if capacity >= cost:
             return moment + cost / total
-        cost -= room
+        cost -= capacity
     return moment
 
 
@@ -150,7 +150,7 @@ def _fill(
 ) -> Assignment | None:
     """Fill every worker, one after the other, up to a moment; None if not all items fit.
 
-    With `pieces`, a slower worker gets nothing that costs more than such a part of its room.
+    With `pieces`, a slower worker gets nothing that costs more than such a part of its capacity.
     """
     fast = slots[-1].rate / 2 if pieces else 0.0
     typical = costs[len(costs) // 4]
@@ -163,11 +163,11 @@ def _fill(
     for number, free_s, rate in slots:
         if free_s >= end_s:
             continue
-        full = room = rate * (end_s - free_s)
+        full = capacity = rate * (end_s - free_s)
         mine: list[int] = []
-        most = room if rate >= fast else min(room, max(full / pieces, typical))
+        most = capacity if rate >= fast else min(capacity, max(full / pieces, typical))
         first = 1 + margin  # the most expensive comes first
-        position = bisect_right(costs, min(most, room / first))
+        position = bisect_right(costs, min(most, capacity / first))
         while position:
             root = position
             while below[root] != root:
@@ -176,13 +176,13 @@ def _fill(
                 below[position], position = root, below[position]
             if not root:
                 break
-            room -= first * costs[root - 1]
+            capacity -= first * costs[root - 1]
             first = 1.0
             mine.append(root - 1)
             below[root] = position = root - 1
-            if position and costs[position - 1] > room:
-                position = bisect_right(costs, room, 0, position)
-        unused = room + (margin * costs[mine[0]] if mine else 0.0)
+            if position and costs[position - 1] > capacity:
+                position = bisect_right(costs, capacity, 0, position)
+        unused = capacity + (margin * costs[mine[0]] if mine else 0.0)
         spare -= unused
         if spare < -tiny:
             return None

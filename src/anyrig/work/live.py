@@ -325,8 +325,8 @@ class LiveQueue(ItemStream, Generic[T, R]):
     def _take_one(self) -> tuple[int, _PendingItem[T, R]] | None:
         with self._lock:
             live, bulk = self._queues["live"], self._queues["bulk"]
-            room = max(self._max_in_flight, self.pool.look_ahead if self._follow_pool else 0)
-            while len(self._in_flight) < room and (live or bulk):
+            capacity = max(self._max_in_flight, self.pool.look_ahead if self._follow_pool else 0)
+            while len(self._in_flight) < capacity and (live or bulk):
                 from_live = bool(live) and not (bulk and self._live_in_a_row >= _LIVE_PER_BULK)
                 waiting = live if from_live else bulk
                 request = waiting.pop()
