@@ -106,6 +106,24 @@ def test_names_are_read_as_people_say_them(british: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "phonemes"),
+    [
+        ("Cunningham", "kˈʌnɪŋˌhæm"),
+        ("Cunningham's", "kˈʌnɪŋˌhæmz"),
+        ("Putnam’s", "pˈʌtnəmz"),
+        ("Malkowski", "mælkˈɔfski"),
+        ("Kruszynski", "kɹʌʃˈɪnski"),
+        ("Flickinger", "flˈɪkɪŋəɹ"),
+        ("Weidner", "wˈIdnəɹ"),
+    ],
+)
+def test_unknown_names_are_read_without_the_usual_faults(
+    english: EnglishReader, name: str, phonemes: str
+) -> None:
+    assert said(english.read(name)) == phonemes
+
+
+@pytest.mark.parametrize(
     ("text", "phonemes"),
     [
         ("It is nine A M.", "ˈA ˈɛm"),

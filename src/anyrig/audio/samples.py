@@ -79,7 +79,7 @@ def find_sound(samples: Samples, rate: int, *, keep_s: float = KEEP_S) -> tuple[
     """
     size = max(1, count_samples(_FRAME_S, rate))
     power = frame_power(samples, size)
-    loud = np.flatnonzero(power > _threshold(float(power.max(initial=0.0))))
+    loud = np.flatnonzero(power > _compute_threshold(float(power.max(initial=0.0))))
     if not len(loud):
         return 0, 0
     keep = count_samples(keep_s, rate)
@@ -107,7 +107,7 @@ class Trimmer:
         pending = np.concatenate([self._pending, samples])
         power = frame_power(pending[: len(pending) // self._size * self._size], self._size)
         self._loudest = max(self._loudest, float(power.max(initial=0.0)))
-        loud = np.flatnonzero(power > _threshold(self._loudest))
+        loud = np.flatnonzero(power > _compute_threshold(self._loudest))
         if not len(loud):
             if not self._has_started:
                 pending = self._cut(pending, max(0, len(pending) - self._keep - self._size))
@@ -158,5 +158,5 @@ def measure_clipping(samples: Samples, level: float, run: int) -> float:
     return float(np.count_nonzero(flat)) / max(1, len(samples))
 
 
-def _threshold(loudest: float) -> float:
+def _compute_threshold(loudest: float) -> float:
     return float(max(_INAUDIBLE, loudest * 10.0 ** (THRESHOLD_DB / 10.0)))

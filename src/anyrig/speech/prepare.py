@@ -222,7 +222,7 @@ class _ParagraphReader:
         marks = self._read_marks(paragraph, language)
         runs = list(self._style_runs(paragraph, language))
         cuts = {start for start, _ in runs}
-        cuts.update(_between(self._cuts, paragraph.start, paragraph.end))
+        cuts.update(_find_between(self._cuts, paragraph.start, paragraph.end))
         outside_marks = sorted(at for at in cuts if not _is_inside(at, marks))
         clauses = [
             _StyledClause(short, style, paragraph.kind, number)
@@ -244,7 +244,7 @@ class _ParagraphReader:
         for start, end, tokens in _sentences(text, paragraph, marks, language):
             if self.options.on_step is not None:
                 self.options.on_step()
-            edges = [start, *_between(cuts, start, end), end]
+            edges = [start, *_find_between(cuts, start, end), end]
             clauses: list[tuple[Clause, VoiceStyle]] = []
             for left, right in pairwise(edges):
                 style = runs[max(0, bisect_right(starts, left) - 1)][1]
@@ -323,7 +323,7 @@ class _ParagraphReader:
     def _unnamed_text(self, paragraph: SpokenParagraph) -> str:
         """The text of a paragraph whose language the markup leaves open."""
         start, end = paragraph.start, paragraph.end
-        starts = [start, *_between(self._style_starts, start, end), end]
+        starts = [start, *_find_between(self._style_starts, start, end), end]
         unnamed = [pair for pair in pairwise(starts) if not self._style_at(pair[0]).language]
         return " ".join(self.source.text[left:right] for left, right in unnamed)
 
@@ -333,7 +333,7 @@ class _ParagraphReader:
         """Where each voice begins."""
         start, end = paragraph.start, paragraph.end
         current = None
-        for left, right in pairwise([start, *_between(self._style_starts, start, end), end]):
+        for left, right in pairwise([start, *_find_between(self._style_starts, start, end), end]):
             style = self._resolve_style(left, right, language)
             if style != current:
                 yield left, style
@@ -481,7 +481,7 @@ def _merge_unspeakable(
     return (pair for pair in merged if pair[0].is_speakable)
 
 
-def _between(positions: Sequence[int], start: int, end: int) -> Sequence[int]:
+def _find_between(positions: Sequence[int], start: int, end: int) -> Sequence[int]:
     """Those of sorted positions that lie inside a stretch."""
     return positions[bisect_right(positions, start) : bisect_left(positions, end)]
 
@@ -558,7 +558,7 @@ def _pause(one: _StyledClause, after: _StyledClause | None, pauses: Pauses) -> f
     if after.paragraph > one.paragraph + 1:  # a row of stars or a line between them
         return pauses.heading_s
     if after.paragraph != one.paragraph:
-        return pauses.between(one.kind, after.kind)
+        return pauses.choose(one.kind, after.kind)
     core = one.clause.engine_text.rstrip("\"'”’»)]")
     turn = one.style.voice != after.style.voice
     if one.clause.ends or turn or core.endswith((".", "!", "?", "…")):
@@ -572,12 +572,12 @@ def _find_omissions(source: SourceText, clauses: Sequence[_StyledClause]) -> Ite
     position = 0
     for one in clauses:
         start, end = _trim(source.text, one.clause)
-        yield from _unspoken(source, position, start)
+        yield from _list_unspoken(source, position, start)
         position = end
-    yield from _unspoken(source, position, len(source.text))
+    yield from _list_unspoken(source, position, len(source.text))
 
 
-def _unspoken(source: SourceText, start: int, end: int) -> Iterator[Omission]:
+def _list_unspoken(source: SourceText, start: int, end: int) -> Iterator[Omission]:
     """What lies between two segments, each row of signs by itself."""
     for match in _ROW.finditer(source.text, start, end):
         kind = _omission_kind(match[0]) if match[0].strip() else "space"

@@ -34,7 +34,7 @@ class Pauses:
     heading_s: float = 0.9
     """Before a heading and after it."""
 
-    def between(self, kind: str, other: str) -> float:
+    def choose(self, kind: str, other: str) -> float:
         """Between two paragraphs of these kinds."""
         if "heading" in (kind, other):
             return self.heading_s

@@ -542,7 +542,7 @@ class ScriptReading:
                 checked, device = done.result(), job.device
                 _set(part, SegmentPart(number, segment, None, checked, None, device, repeated))
 
-        def hear() -> None:
+        def give_part() -> None:
             assert streamed is not None
             samples = streamed.read_from(heard)
             self._is_first = False
@@ -550,7 +550,7 @@ class ScriptReading:
 
         ticket.future.add_done_callback(finish)
         if streamed is not None and self._reader.streams:
-            streamed.call_when_longer(heard, hear)
+            streamed.call_when_longer(heard, give_part)
         return part
 
     def _describe(self, error: BaseException, utterance: Utterance) -> BaseException:

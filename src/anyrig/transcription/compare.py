@@ -138,7 +138,7 @@ def _build_graph(text: str, language: str) -> _WordGraph:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _AlignmentStep:
     """What the alignment makes of a word of each side; empty where it has none."""
 
     left: str
@@ -149,13 +149,13 @@ class _Step:
     start: tuple[int, int]
 
 
-def _align(left: _WordGraph, right: _WordGraph) -> list[_Step]:
+def _align(left: _WordGraph, right: _WordGraph) -> list[_AlignmentStep]:
     """The cheapest way through both graphs, in order."""
     last = len(left.edges) - 1, len(right.edges) - 1
     # Cheapest first, so that only the places near the best way are looked at.
     waiting: deque[tuple[int, tuple[int, int]]] = deque([(0, (0, 0))])
     costs: dict[tuple[int, int], int] = {(0, 0): 0}
-    steps: dict[tuple[int, int], _Step] = {}
+    steps: dict[tuple[int, int], _AlignmentStep] = {}
     while waiting:
         here, place = waiting.popleft()
         if place == last:
@@ -165,9 +165,9 @@ def _align(left: _WordGraph, right: _WordGraph) -> list[_Step]:
         for end, one, other, cost, num_words in _list_moves(left, right, *place):
             if here + cost < costs.get(end, 1 << 30):
                 costs[end] = here + cost
-                steps[end] = _Step(one, other, cost, num_words, place)
+                steps[end] = _AlignmentStep(one, other, cost, num_words, place)
                 (waiting.append if cost else waiting.appendleft)((here + cost, end))
-    found: list[_Step] = []
+    found: list[_AlignmentStep] = []
     while last != (0, 0):
         found.append(steps[last])
         last = steps[last].start

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from anyrig.speech.phonemes import INLINE, PronouncedWord, from_ipa, tables
 from anyrig.speech.phonemes.homographs import resolve
-from anyrig.speech.phonemes.names import find_name
+from anyrig.speech.phonemes.names import correct_unknown, find_name
 
 if TYPE_CHECKING:
     from anyrig.devices.machine import Device
@@ -99,8 +99,13 @@ class EnglishReader:
             cpu = DeviceBackend("onnx", "cpu", "CPUExecutionProvider")
             session = create_session(path, self._device, cpu, threads=1)
             self._unknown_words = oov.OOV(path, session=session)
-        phonemes: str | None = self._unknown_words(word)
-        return phonemes
+        name = word.replace("’", "'").removesuffix("'s")
+        phonemes: str | None = self._unknown_words(name)
+        if phonemes is None:
+            return None
+        if not self._british:
+            phonemes = correct_unknown(name, phonemes)
+        return phonemes if name == word else self._g2p.lexicon._s(phonemes)
 
 
 def _build_g2p(british: bool, read_unknown: Any) -> Any:

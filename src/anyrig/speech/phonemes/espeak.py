@@ -69,20 +69,20 @@ class Espeak:
         if self._english:
             text = _SPELT_A.sub("[[ˈeɪ]]", text)
         for match in INLINE.finditer(text):
-            words += self._plain(text[last : match.start()])
+            words += self._read_plain(text[last : match.start()])
             ipa = match.group(1).strip()
             follows = text[match.end() : match.end() + 1].isspace()
             words.append(PronouncedWord(ipa, self._map_inline(ipa.strip("/")), follows))
             last = match.end()
-        return words + self._plain(text[last:])
+        return words + self._read_plain(text[last:])
 
-    def _plain(self, text: str) -> list[PronouncedWord]:
+    def _read_plain(self, text: str) -> list[PronouncedWord]:
         written = text.split()
         if not written:
             return []
         spoken = self._backend.phonemize([" ".join(written)], strip=True)[0].split()
         words: list[PronouncedWord] = []
-        for index, (before, chunk) in enumerate(_paired(written, spoken)):
+        for index, (before, chunk) in enumerate(_pair_words(written, spoken)):
             follows = index + 1 < len(spoken) or text[-1:].isspace()
             words += self._split(before, chunk, follows)
         return words
@@ -100,15 +100,15 @@ class Espeak:
                 self._map_phonemes(signs) if name or signs is core else signs,
                 last and follows,
             )
-            for (name, signs), last in zip(signed, _lasts(len(signed)), strict=True)
+            for (name, signs), last in zip(signed, _mark_last(len(signed)), strict=True)
         ]
 
 
-def _lasts(count: int) -> list[bool]:
+def _mark_last(count: int) -> list[bool]:
     return [index + 1 == count for index in range(count)]
 
 
-def _paired(written: Sequence[str], spoken: Sequence[str]) -> list[tuple[str, str]]:
+def _pair_words(written: Sequence[str], spoken: Sequence[str]) -> list[tuple[str, str]]:
     """Each spoken stretch with the written word or words behind it.
 
     espeak-ng joins some words and parts others; then the written ones are shared out evenly.
