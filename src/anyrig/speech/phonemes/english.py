@@ -101,11 +101,11 @@ class EnglishReader:
             self._unknown_words = oov.OOV(path, session=session)
         name = word.replace("’", "'").removesuffix("'s")
         phonemes: str | None = self._unknown_words(name)
-        if phonemes is None:
-            return None
-        if not self._british:
+        if phonemes and not self._british:
             phonemes = correct_unknown(name, phonemes)
-        return phonemes if name == word else self._g2p.lexicon._s(phonemes)
+        if name != word:
+            phonemes = self._g2p.lexicon._s(phonemes)
+        return phonemes
 
 
 def _build_g2p(british: bool, read_unknown: Any) -> Any:

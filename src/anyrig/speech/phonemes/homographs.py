@@ -65,8 +65,6 @@ _METAL = ("pipe pipes paint metal metals copper tin zinc iron steel bullet bulle
 _AMOUNTS = ("made sheet sheets strip strips lump lumps bar bars block blocks piece pieces pound "
             "pounds ounce ounces kilo kilos gram grams ton tons trace traces level levels amount "
             "amounts roof roofs")  # fmt: skip
-_MUSIC = ("guitar voice drum drums clef player band jazz singer note notes line tenor plays play "
-          "played playing treble double music sound sang soprano choir amplifier")  # fmt: skip
 _FISH = ("fish fishing lake caught catch river grilled fried fillet striped largemouth bait lemon "
          "trout salmon pond angler")  # fmt: skip
 _DEER = "deer buck bucks stag stags fawn fawns herd rabbit rabbits hares bucks antlers"
