@@ -53,7 +53,9 @@ def test_a_model_of_transformers_comes_back(tmp_path: Path) -> None:
     torch.manual_seed(2)
     config = transformers.BertConfig(**SMALL, num_labels=3)
     model = transformers.BertForSequenceClassification(config).eval()
-    folder = export_folder(model, tmp_path / "m", config={"id2label": {0: "a", 1: "b", 2: "c"}})
+    folder = export_folder(
+        model, str(tmp_path / "m"), config={"id2label": {0: "a", 1: "b", 2: "c"}}
+    )
     again = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     tokens = torch.randint(0, 40, (2, 9))
     assert torch.equal(model(tokens).logits, again(tokens).logits)

@@ -705,6 +705,15 @@ def _(folder: Path) -> None:
     assert early.summary.steps < 6
 
 
+@pytest.mark.parametrize(
+    ("name", "highest"),
+    [("val_loss", False), ("MeanSquaredError", False), ("mae", False), ("val-WER", False),
+     ("accuracy", True), ("answers", True), ("macro_f1", True)],
+)  # fmt: skip
+def test_which_value_of_a_metric_is_the_best_is_known_by_its_name(name: str, highest: bool) -> None:
+    assert TrainConfig(best_metric=name).highest_is_best == highest
+
+
 def together() -> dict[str, Claim]:
     """A claim on several fields is run once."""
     found: dict[Claim, list[str]] = {}

@@ -72,14 +72,14 @@ class AlertRules:
             self._first_losses.append(step.loss)
 
     def _is_spike(self, loss: float) -> bool:
-        usual, first = median(self._losses), median(self._first_losses)
-        is_learnt = 0 <= usual < _LEARNT_SHARE * first
-        least = _SPIKE_SHARE * (first if is_learnt else abs(usual))
-        if loss <= usual + least:
+        typical, first = median(self._losses), median(self._first_losses)
+        is_learnt = 0 <= typical < _LEARNT_SHARE * first
+        least = _SPIKE_SHARE * (first if is_learnt else abs(typical))
+        if loss <= typical + least:
             return False
         # A standard deviation that outliers do not move.
-        sigma = 1.4826 * median(abs(one - usual) for one in self._losses)
-        return loss > usual + _SPIKE_SIGMAS * sigma
+        sigma = 1.4826 * median(abs(one - typical) for one in self._losses)
+        return loss > typical + _SPIKE_SIGMAS * sigma
 
     def _check_skipped(self, step: StepMetrics) -> Iterator[Alert]:
         self._skips.append(step.num_skipped > 0)
@@ -97,5 +97,5 @@ class AlertRules:
         share = sum(data for _, data in self._times) / seconds
         if share > _DATA_SHARE:
             text = f"steps wait for data {share:.0%} of the time"
-            hint = "Raise loading.num_workers, or prepare the data beforehand."
+            hint = "Raise num_workers (loading or your DataLoader), or prepare the data beforehand."
             yield Alert("data-starves", text, step.step, hint)

@@ -145,9 +145,13 @@ class Checkpointer:
     """
 
     def __init__(
-        self, folder: Path, config: CheckpointConfig | None = None, *, lock_wait_s: float = 10.0
+        self,
+        folder: Path | str,
+        config: CheckpointConfig | None = None,
+        *,
+        lock_wait_s: float = 10.0,
     ) -> None:
-        self.folder = folder
+        self.folder = Path(folder)
         self._config = config or CheckpointConfig()
         self._lock_wait_s = lock_wait_s
         self._lock = contextlib.ExitStack()
@@ -272,13 +276,14 @@ class Checkpointer:
         """The one with the lowest loss on the validation data, if that was measured."""
         return next(iter(_sort_by_loss(self.all())), None)
 
-    def load(self, path: Path | None = None) -> LoadedCheckpoint | None:
+    def load(self, path: Path | str | None = None) -> LoadedCheckpoint | None:
         """The latest valid checkpoint, or a given one, which must be valid.
 
         None if there is none at all. If there are some and none is valid, that is an error: nobody
         asked to start over.
         """
         if path is not None:
+            path = Path(path)
             return LoadedCheckpoint(read_checkpoint(path), path)
         valid, damaged = list_checkpoints(self.folder)
         skipped = [error.message for error in damaged]

@@ -12,6 +12,7 @@ import functools
 import logging
 import math
 import operator
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -222,7 +223,8 @@ class TrainConfig:
     """The validation metric that says which checkpoint is the best."""
     best_is: Literal["lowest", "highest", "auto"] = "auto"
     """Whether the lowest or the highest value is the best; `auto`: the lowest of a name with loss,
-    error or perplexity in it, the highest of others."""
+    error or perplexity in it and of mae, mse, rmse, mape, wer, cer, nll, ppl and fid, the highest
+    of others."""
     load_best: bool = False
     """Load the best checkpoint's weights at the end; needs a folder and validation data."""
     patience: CountOrZero = 0
@@ -256,9 +258,13 @@ class TrainConfig:
     def highest_is_best(self) -> bool:
         if self.best_is != "auto":
             return self.best_is == "highest"
-        return not any(word in self.best_metric for word in ("loss", "error", "perplexity"))
+        name = self.best_metric.lower()
+        is_error = any(word in name for word in ("loss", "error", "perplexity"))
+        return not (is_error or _ERRORS & {*re.findall("[a-z]+", name)})
 
 
+_ERRORS = frozenset("err ppl nll mae mse rmse mape wer cer fid".split())
+"""Metrics whose lowest value is the best."""
 TABLES: dict[str, type[Any]] = {
     "scaler": ScalerSettings, "moving": FallbackSettings, "loading": LoadingConfig,
     "checkpoints": CheckpointConfig,
@@ -282,7 +288,11 @@ OTHER_TOOLS = {
     "accelerator": "device",
     "accumulate_grad_batches": "batch, the items of a whole step",
     "bf16": 'precision = "bf16"',
+    "ckpt_path": "folder: a run continues in its folder",
+    "collate_fn": "collate",
+    "compute_metrics": "metrics",
     "criterion": "loss",
+    "data_collator": "collate",
     "early_stopping_patience": "patience",
     "eval_dataset": "validation",
     "eval_steps": "validate_every",
@@ -293,18 +303,24 @@ OTHER_TOOLS = {
     "gradient_clip_val": "max_norm",
     "load_best_model_at_end": "load_best",
     "log_every_n_steps": "log_every",
+    "logger": "loggers",
     "logging_steps": "log_every",
     "loss_fn": "loss",
     "lr_scheduler": "scheduler",
     "max_grad_norm": "max_norm",
     "metric_for_best_model": "best_metric",
+    "num_epochs": "epochs",
     "num_train_epochs": "epochs",
     "num_workers": "loading.num_workers",
     "per_device_train_batch_size": "micro_batch",
     "output_dir": "folder",
+    "resume_from_checkpoint": "folder: a run continues in its folder",
     "save_steps": "checkpoints.every_steps",
+    "train_dataloaders": "data, the second argument",
     "train_dataset": "data, the second argument",
+    "train_loader": "data, the second argument",
     "val_dataloaders": "validation",
+    "val_dataset": "validation",
     "val_loader": "validation",
     "val_check_interval": "validate_every",
     "warmup_ratio": "warmup",
@@ -326,15 +342,15 @@ def rename_keys(values: Mapping[str, Any]) -> dict[str, Any]:
         if name in REMOVED:
             log.warning("train.%s is no longer an option and is ignored: %s", name, REMOVED[name])
             continue
-        usual = RENAMED.get(name, name)
-        if usual == "precision":
+        name_here = RENAMED.get(name, name)
+        if name_here == "precision":
             value = parse_precision(value) or value
-        if usual in found and found[usual] != value:
-            other = next(one for one in values if RENAMED.get(one) == usual)
+        if name_here in found and found[name_here] != value:
+            other = next(one for one in values if RENAMED.get(one) == name_here)
             raise InvalidSettingError(
-                f"{other} and {usual} are both set, and differ", hint="Set one of them."
+                f"{other} and {name_here} are both set, and differ", hint="Set one of them."
             )
-        found[usual] = value
+        found[name_here] = value
     return found
 
 
@@ -347,9 +363,9 @@ def _accept_other_spellings(kind: type[TrainConfig]) -> None:
         plain(self, *args, **rename_keys(values))
 
     kind.__init__ = initialise  # type: ignore[method-assign]
-    for other, usual in RENAMED.items():
-        if usual in {one.name for one in dataclasses.fields(kind)}:
-            setattr(kind, other, property(operator.attrgetter(usual)))
+    for other, name_here in RENAMED.items():
+        if name_here in {one.name for one in dataclasses.fields(kind)}:
+            setattr(kind, other, property(operator.attrgetter(name_here)))
 
 
 _accept_other_spellings(TrainConfig)

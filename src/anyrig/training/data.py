@@ -461,10 +461,16 @@ def _rebuild(loader: DataLoader[Any], **changed: Any) -> DataLoader[Any]:
             "multiprocessing_context", "prefetch_factor", "generator",
         )
     }  # fmt: skip
-    with warnings.catch_warnings():
-        # Workers that wait for a disk may well be more than there are cores.
-        warnings.filterwarnings("ignore", message="This DataLoader will create")
+    with _any_number_of_workers():
         return DataLoader(loader.dataset, **{**given, **changed})
+
+
+@contextlib.contextmanager
+def _any_number_of_workers() -> Iterator[None]:
+    """Without torch's warning: workers that wait for a disk may be more than there are cores."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="This DataLoader will create")
+        yield
 
 
 def _batch_size_of(loader: DataLoader[Any]) -> int | None:
@@ -638,9 +644,7 @@ class LoaderOptions:
             }  # fmt: skip
         # A generator of its own: torch would draw from the process' for each epoch.
         generator = torch.Generator().manual_seed(rng.mix_seeds(seed) >> 1)
-        with warnings.catch_warnings():
-            # Workers that wait for a disk may well be more than there are cores.
-            warnings.filterwarnings("ignore", message="This DataLoader will create")
+        with _any_number_of_workers():
             return DataLoader(
                 data, num_workers=self.num_workers, pin_memory=self.pin_memory,
                 generator=generator, **workers, **options,
@@ -651,9 +655,7 @@ def _iterate(loader: DataLoader[Any]) -> Iterator[Batch]:
     """One pass; workers end with it, also where it is left early, unless they persist."""
     running: Any = None
     try:
-        with data_errors(loader.timeout), warnings.catch_warnings():
-            # Workers that wait for a disk may well be more than there are cores.
-            warnings.filterwarnings("ignore", message="This DataLoader will create")
+        with data_errors(loader.timeout), _any_number_of_workers():
             running = iter(loader)
         while True:
             with data_errors(loader.timeout):
@@ -808,11 +810,11 @@ def _count_workers(
     cores = host.cores / num_processes
     most = max(1, math.floor((cores - 1) / max(cost.cpu_share, 0.25)))
     # A worker has a few batches under way.
-    room = host.shared_bytes // max(1, cost.num_bytes * 3)
-    num = min(needed, most, room)
+    fits = host.shared_bytes // max(1, cost.num_bytes * 3)
+    num = min(needed, most, fits)
     why = f"{pluralize(num, 'worker')}: {times}"
     if num < needed:
-        limit = "shared memory is short" if room < most else f"there are {math.floor(cores)} cores"
+        limit = "shared memory is short" if fits < most else f"there are {math.floor(cores)} cores"
         why += f"; {needed} would keep up, but {limit}"
     return num, why
 

@@ -45,10 +45,10 @@ WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
 def export_folder(
     model: nn.Module,
-    folder: Path,
+    folder: Path | str,
     *,
     config: Mapping[str, Any] | None = None,
-    tokenizer_files: Sequence[Path] = (),
+    tokenizer_files: Sequence[Path | str] = (),
 ) -> Path:
     """Write config.json, model.safetensors and a tokenizer's files into a folder; its path.
 
@@ -59,7 +59,7 @@ def export_folder(
         config: the content of config.json; for the first two it is added to the known content.
         tokenizer_files: files to copy, or folders with a tokenizer's files.
     """
-    model = unwrap_model(model)
+    model, folder = unwrap_model(model), Path(folder)
     state = plain_state_dict(model)
     with replace_folder(folder) as part:
         if hasattr(model, "save_pretrained"):
@@ -224,7 +224,7 @@ _LOGGERS = ("torch.export", "torch.onnx", "torch.fx", "onnxscript", "onnx_ir")
 def export_onnx(
     model: nn.Module,
     inputs: Mapping[str, torch.Tensor],
-    path: Path,
+    path: Path | str,
     *,
     outputs: Sequence[str] = ("logits",),
     dynamic: DynamicAxes | None = None,
@@ -245,6 +245,7 @@ def export_onnx(
         outputs: names of the first outputs; others are left out.
         dynamic: names of the axes that may have any size, by input; the first of each when None.
     """
+    path = Path(path)
     axes = dynamic or {name: {0: "batch"} for name in inputs}
     example = {name: value.cpu() for name, value in inputs.items()}
     _check_example(example, axes)

@@ -48,8 +48,8 @@ class JsonLinesLogger:
 
     name = LINES
 
-    def __init__(self, folder: Path, *, after: int | None = None) -> None:
-        self.path = folder / LINES
+    def __init__(self, folder: Path | str, *, after: int | None = None) -> None:
+        self.path = Path(folder) / LINES
         self.past = truncate(self.path, after)
         self._file = self.path.open("ab", buffering=0)
         self._incomplete = False
@@ -243,9 +243,9 @@ class TensorBoardLogger:
 
     name = _TENSORBOARD
 
-    def __init__(self, folder: Path, *, after: int | None = None) -> None:
+    def __init__(self, folder: Path | str, *, after: int | None = None) -> None:
         purge = None if after is None else after + 1
-        self._writer = _writer(folder / _TENSORBOARD, purge)
+        self._writer = _writer(Path(folder) / _TENSORBOARD, purge)
 
     def log(self, record: Record) -> None:
         """Write it."""

@@ -91,9 +91,9 @@ def add_lora(
         ) from error
 
 
-def load_lora(model: nn.Module, folder: Path, *, trainable: bool = True) -> Any:
+def load_lora(model: nn.Module, folder: Path | str, *, trainable: bool = True) -> Any:
     """Put a saved adapter into the model that it was trained with; as `add_lora` otherwise."""
-    peft = _import_peft()
+    peft, folder = _import_peft(), Path(folder)
     if not (folder / "adapter_config.json").is_file():
         raise InvalidInputError(
             f"{folder} contains no adapter", hint="Pass a folder with adapter_config.json."
@@ -109,10 +109,11 @@ def load_lora(model: nn.Module, folder: Path, *, trainable: bool = True) -> Any:
         ) from error
 
 
-def save_lora(adapted: Any, folder: Path) -> Path:
+def save_lora(adapted: Any, folder: Path | str) -> Path:
     """Write adapter_config.json and adapter_model.safetensors."""
     from anyrig.training.export import replace_folder, share_permissions
 
+    folder = Path(folder)
     with replace_folder(folder) as place:
         adapted.save_pretrained(str(place))
         share_permissions(place)

@@ -51,7 +51,10 @@ _ALSO = 0.05
 
 
 def find_blocks(model: nn.Module, types: Sequence[str] = ()) -> dict[str, nn.Module]:
-    """The repeated blocks by name, none inside another; an error with words where there are none.
+    """The repeated blocks by name, none inside another; empty where nothing repeats.
+
+    The members of the class that holds most of a model, and of other large ones beside it; of
+    stages with few members the units that are inside.
 
     Args:
         model: any module.
@@ -59,13 +62,23 @@ def find_blocks(model: nn.Module, types: Sequence[str] = ()) -> dict[str, nn.Mod
     """
     if types:
         return _find_by_class(model, types)
-    found = _find_repeated(model)
-    if not found:
-        raise InvalidSettingError(
-            f"{type(model).__name__} has no repeated blocks",
-            hint="Name their classes in recompute_types.",
-        )
-    return found
+    total = _count_parameters(model)
+    kinds = _group_by_class(model, in_containers=True) or _group_by_class(
+        model, in_containers=False
+    )
+    if not kinds:
+        return {}
+    first = kinds[0]
+    while len(first) <= _STAGES:
+        inner = next((kind for kind in kinds if _are_units_of(kind, first)), None)
+        if inner is None:
+            break
+        first = inner
+    found = dict(first)
+    for kind in kinds:
+        if _count_all_parameters(kind) >= _ALSO * total and not _do_overlap(kind, found):
+            found.update(kind)
+    return _keep_outermost(found)
 
 
 def find_parts(model: nn.Module, types: Sequence[str] = ()) -> dict[str, nn.Module]:
@@ -74,9 +87,7 @@ def find_parts(model: nn.Module, types: Sequence[str] = ()) -> dict[str, nn.Modu
     Its repeated blocks; else a single block in a list, as in a model of one layer; else plain
     sequences of layers, which `recompute` cuts into segments; else the whole model.
     """
-    if types:
-        return _find_by_class(model, types)
-    found = _find_repeated(model)
+    found = find_blocks(model, types)
     if found:
         return found
     single = _keep_outermost(dict(_iterate_candidates(model, in_containers=True)))
@@ -99,29 +110,6 @@ def is_sequence(module: nn.Module) -> bool:
         and type(module).forward is nn.Sequential.forward
         and len(module) > 1
     )
-
-
-def _find_repeated(model: nn.Module) -> dict[str, nn.Module]:
-    """The members of the class that holds most of a model, and of other large ones beside it; of
-    stages with few members the units that are inside.
-    """
-    total = _count_parameters(model)
-    kinds = _group_by_class(model, in_containers=True) or _group_by_class(
-        model, in_containers=False
-    )
-    if not kinds:
-        return {}
-    first = kinds[0]
-    while len(first) <= _STAGES:
-        inner = next((kind for kind in kinds if _are_units_of(kind, first)), None)
-        if inner is None:
-            break
-        first = inner
-    found = dict(first)
-    for kind in kinds:
-        if _count_all_parameters(kind) >= _ALSO * total and not _do_overlap(kind, found):
-            found.update(kind)
-    return _keep_outermost(found)
 
 
 def _are_units_of(kind: Mapping[str, nn.Module], stages: Mapping[str, nn.Module]) -> bool:
@@ -335,7 +323,7 @@ class _Checkpointed:
         from torch.utils.checkpoint import noop_context_fn
 
         first, second = (_build_contexts if self.how == "selective" else noop_context_fn)()
-        return first, _statistics_kept(self.block, second)
+        return first, _preserved_statistics(self.block, second)
 
 
 class _Segments:
@@ -403,7 +391,7 @@ def _out_of_place(block: nn.Module) -> Callable[[], None]:
 
 
 @contextlib.contextmanager
-def _statistics_kept(block: nn.Module, inner: AbstractContextManager[Any]) -> Iterator[None]:
+def _preserved_statistics(block: nn.Module, inner: AbstractContextManager[Any]) -> Iterator[None]:
     """The second pass writes a batch norm's statistics into copies."""
     saved: list[tuple[nn.Module, dict[str, torch.Tensor | None]]] = []
     for module in block.modules():
@@ -682,9 +670,9 @@ def fit_micro_batch_in_lockstep(
             now = handle.memory()
             taken = now.peak_reserved_bytes or now.peak_bytes or now.allocated_bytes or 0
             peaks.append(int(group.max(torch.tensor([taken], dtype=torch.int64)).item()))
-    room = group.min(int(budget_bytes * _TOGETHER_SHARE)) - peaks[0]
+    available = group.min(int(budget_bytes * _TOGETHER_SHARE)) - peaks[0]
     slope = max(1, peaks[1] - peaks[0])
-    found = max(least, min(most, least + max(0, room) // slope))
+    found = max(least, min(most, least + max(0, available) // slope))
     return found, (
         f"{format_bytes(peaks[0])} are taken by {pluralize(least, 'item')}, by each further one "
         f"{format_bytes(slope)}, measured "

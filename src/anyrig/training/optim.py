@@ -316,9 +316,9 @@ def _without_gradients_and_hooks(
     gradients = [weight.grad for weight in weights]
     missing_ids = {id(weight) for weight in missing}
     hooks = ("_optimizer_step_pre_hooks", "_optimizer_step_post_hooks")
-    kept = {name: getattr(optimizer, name) for name in hooks if hasattr(optimizer, name)}
+    saved = {name: getattr(optimizer, name) for name in hooks if hasattr(optimizer, name)}
     try:
-        for name, value in kept.items():
+        for name, value in saved.items():
             setattr(optimizer, name, type(value)())
         for weight in weights:
             weight.grad = torch.zeros_like(weight) if id(weight) in missing_ids else None
@@ -326,16 +326,16 @@ def _without_gradients_and_hooks(
     finally:
         for weight, gradient in zip(weights, gradients, strict=True):
             weight.grad = gradient
-        for name, value in kept.items():
+        for name, value in saved.items():
             setattr(optimizer, name, value)
 
 
 @contextlib.contextmanager
 def _zero_rates(optimizer: torch.optim.Optimizer) -> Iterator[None]:
     """Rates and decay of zero."""
-    kept: list[dict[str, Any]] = []
+    saved: list[dict[str, Any]] = []
     for group in optimizer.param_groups:
-        kept.append({name: group[name] for name in ("lr", "weight_decay") if name in group})
+        saved.append({name: group[name] for name in ("lr", "weight_decay") if name in group})
     try:
         for group in optimizer.param_groups:
             if "lr" in group:
@@ -345,7 +345,7 @@ def _zero_rates(optimizer: torch.optim.Optimizer) -> Iterator[None]:
                 group["weight_decay"] = 0.0
         yield
     finally:
-        for group, values in zip(optimizer.param_groups, kept, strict=True):
+        for group, values in zip(optimizer.param_groups, saved, strict=True):
             group.update(values)
 
 
@@ -586,14 +586,14 @@ class MasterWeights(nn.Module):
         # Not a submodule: its parameters must not be found twice.
         self._model = (model,)
         self._pairs: dict[str, tuple[nn.Parameter, nn.Parameter]] = {}
-        kept = {
+        spared = {
             id(weight)
             for module in model.modules()
             if isinstance(module, nn.modules.batchnorm._NormBase)
             for weight in module.parameters(recurse=False)
         }
         for name, weight in model.named_parameters():
-            if weight.requires_grad and weight.dtype == torch.float32 and id(weight) not in kept:
+            if weight.requires_grad and weight.dtype == torch.float32 and id(weight) not in spared:
                 master = nn.Parameter(weight.detach().clone())
                 weight.data = weight.data.bfloat16()
                 self._pairs[name] = (weight, master)

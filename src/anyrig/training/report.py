@@ -62,7 +62,7 @@ class RunRecords:
         )
 
 
-def write_report(folder: Path, *, title: str | None = None, unit: str | None = None) -> Path:
+def write_report(folder: Path | str, *, title: str | None = None, unit: str | None = None) -> Path:
     """Write `report.html` into a run's folder, out of its `metrics.jsonl`.
 
     Args:
@@ -70,6 +70,7 @@ def write_report(folder: Path, *, title: str | None = None, unit: str | None = N
         title: its heading; the folder's name when None.
         unit: what units are, such as tokens; samples where every sample is one, when None.
     """
+    folder = Path(folder)
     records = read_records(folder)
     if not records:
         raise InvalidInputError(

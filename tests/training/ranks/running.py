@@ -16,7 +16,7 @@ PRELOADED = ["torch.distributed.fsdp", "torch.distributed.tensor", "torch._dynam
 
 
 def run_ranks(
-    function: Callable[..., Any], *given: Any, size: int = 2, timeout_s: float = 90
+    function: Callable[..., Any], *given: Any, size: int = 2, timeout_s: float = 300
 ) -> list[Any]:
     """What `function(environment, *given)` returned in each process; none may fail or hang."""
     context: Any = multiprocessing.get_context("forkserver" if os.name == "posix" else "spawn")

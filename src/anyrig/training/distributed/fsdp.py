@@ -83,9 +83,8 @@ class Fsdp(Collective):
             param_dtype=self._param_dtype,
             reduce_dtype=torch.float32 if self._param_dtype else None,
         )
-        with contextlib.suppress(InvalidSettingError):  # nothing repeats: it is gathered as one
-            for block in find_blocks(model).values():
-                fully_shard(block, mesh=mesh, mp_policy=policy)
+        for block in find_blocks(model).values():  # else it is gathered as one
+            fully_shard(block, mesh=mesh, mp_policy=policy)
         fully_shard(model, mesh=mesh, mp_policy=policy)
         for part in _list_shards(model):
             # Sums, not means: and as plain sums, since gloo knows no sum of multiples.

@@ -123,7 +123,7 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     skipped = {**found.skipped, **stray}
     for path, reason in skipped.items():
         log.warning("%s is left out: %s", path, reason)
-    kept, held_out = _split(found.names, labels, chosen.validation, seed)
+    trained, held_out = _split(found.names, labels, chosen.validation, seed)
     with seed_torch(seed):
         if source is None:
             body, shape = build_model(chosen.model, len(classes), chosen.channels)
@@ -133,12 +133,12 @@ def build(values: Mapping[str, Any], *, folder: Path, run: Path, seed: int) -> T
     model = NormalizedModel(body, known.mean, known.std, each=chosen.normalise == "each")
     _check_size(model, size, chosen.channels)
     changes = Augmentation(chosen.crop, chosen.flip)
-    weights = _weights([labels[one] for one in kept], len(classes), chosen.class_weights)
+    weights = _weights([labels[one] for one in trained], len(classes), chosen.class_weights)
     about = {
         "classes": classes, "size": size, "channels": chosen.channels,
         "normalise": chosen.normalise, "model": shape,
     }  # fmt: skip
-    data = Pictures(found, kept, [labels[one] for one in kept], changes)
+    data = Pictures(found, trained, [labels[one] for one in trained], changes)
     validation = Pictures(found, held_out, [labels[one] for one in held_out]) if held_out else None
     return Task(
         name="images",
@@ -210,14 +210,14 @@ def _split(
     names: Sequence[str], labels: Mapping[int, int], share: float, seed: int
 ) -> tuple[list[int], list[int]]:
     """Each class is split by itself."""
-    kept: list[int] = []
+    trained: list[int] = []
     validation: list[int] = []
     for label in sorted(set(labels.values())):
         numbers = [number for number, its in labels.items() if its == label]
         ours, theirs = split_validation([names[one] for one in numbers], share, seed)
-        kept += [numbers[one] for one in ours]
+        trained += [numbers[one] for one in ours]
         validation += [numbers[one] for one in theirs]
-    return sorted(kept), sorted(validation)
+    return sorted(trained), sorted(validation)
 
 
 def _weights(labels: Sequence[int], num_classes: int, kind: str) -> torch.Tensor | None:

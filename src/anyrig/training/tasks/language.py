@@ -164,12 +164,12 @@ def _open_tokenizer(settings: LanguageConfig, folder: Path, run: Path) -> corpus
         return corpus.build_byte_tokenizer()
     if word != "train":
         return corpus.load_tokenizer(require_path(folder, word, "the tokenizer"))
-    kept = run / f"tokenizer-{settings.vocabulary}.json"
-    if kept.exists():
-        return corpus.load_tokenizer(kept)
+    saved = run / f"tokenizer-{settings.vocabulary}.json"
+    if saved.exists():
+        return corpus.load_tokenizer(saved)
     text = _open_corpus(settings, folder).pieces()
     made = corpus.train_tokenizer((piece for piece in text if piece), settings.vocabulary)
-    made.save(kept)
+    made.save(saved)
     return made
 
 
