@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from anyrig.errors import InvalidInputError
 from anyrig.training import LossOutput, TrainConfig, Trainer
 from anyrig.training.callbacks import Callback
 from anyrig.training.config import CheckpointConfig, LoadingConfig
@@ -167,6 +168,24 @@ def test_validation_runs_the_model_once_for_each_batch(loss: Any) -> None:
     assert found["object"] == found["model"] == pytest.approx(found["outputs"])
     whole = float(F.cross_entropy(net.layer(inputs), labelled.tensors[1]).detach())
     assert found["loss"] == pytest.approx(whole, rel=1e-5)
+
+
+class EachClass(Accuracy):
+    def compute(self) -> Any:
+        return torch.tensor([self.right, self.count])
+
+
+def test_a_metric_of_several_numbers_is_refused() -> None:
+    labelled = torch.utils.data.TensorDataset(torch.randn(8, 4), torch.randint(3, (8,)))
+    metrics = {"object": EachClass()}
+    with (
+        Trainer(
+            Counting(), labelled, loss=nn.CrossEntropyLoss(), validation=labelled, metrics=metrics,
+            **HERE,
+        ) as trainer,
+        pytest.raises(InvalidInputError, match="EachClass returns more than a number"),
+    ):  # fmt: skip
+        trainer.evaluate()
 
 
 def test_a_loss_says_its_units_and_outputs() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.training.ranks.running import run_ranks
-from tests.training.ranks.trained import run, run_with
+from tests.training.ranks.trained import data, measure_normed, normed_model, run, run_with
 
 
 def _same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
@@ -47,6 +47,23 @@ def test_more_processes_than_items_to_measure() -> None:
     whole = run({}, validation=1)
     for answer in run_ranks(run_with, {"validation": 1, "strategy": "ddp"}):
         assert answer["validation"] == pytest.approx(whole["validation"], abs=1e-9)
+
+
+@pytest.mark.parametrize("count", [3, 10])
+def test_figures_of_two_processes_are_those_of_the_weights_that_are_saved(count: int) -> None:
+    """One process has a batch less, or none, and both had batch statistics of their own."""
+    first, second = run_ranks(measure_normed, count)
+    model = normed_model()
+    model.load_state_dict(first["weights"])
+    inputs, targets = data(count, 9).tensors
+    with torch.no_grad():
+        outputs = model.eval()(inputs)
+    wanted = {
+        "loss": float(torch.nn.functional.mse_loss(outputs, targets)),
+        "error": float((outputs - targets).abs().mean()),
+    }
+    assert first["figures"] == pytest.approx(wanted, abs=1e-9)
+    assert second["figures"] == first["figures"]
 
 
 @pytest.mark.parametrize("named", [False, True])

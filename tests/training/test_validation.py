@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from anyrig.errors import InvalidInputError, OutOfMemoryError
-from anyrig.training import TrainConfig, Trainer
+from anyrig.training import PrintLogger, TrainConfig, Trainer
 from anyrig.training.config import CheckpointConfig, LoadingConfig
 from anyrig.training.losses import LanguageLoss
 from anyrig.training.models.gpt import gpt
@@ -347,3 +347,13 @@ def test_settings_that_change_nothing_are_named(caplog: pytest.LogCaptureFixture
         "load_best has no effect without validation data",
         "load_best has no effect without a folder",
     ]
+
+
+def test_a_warning_that_is_printed_is_not_logged_as_well(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with _classify(validation=None, patience=2, loggers=[PrintLogger()]) as one:
+        one.fit()
+    assert caplog.messages == []
+    text = "patience has no effect without validation data"
+    assert capsys.readouterr().out.count(text) == 1

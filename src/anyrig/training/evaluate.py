@@ -15,6 +15,7 @@ from anyrig.memory.recovery import ReleasableDevice, run_with_recovery
 from anyrig.training import rng
 from anyrig.training.batch import Batch, count_items, slice_batch, slice_length, to_device
 from anyrig.training.data import Collate, LoaderOptions, TensorRows, return_batch
+from anyrig.training.distributed.launch import gather
 from anyrig.training.losses import (
     CountUnits,
     Loss,
@@ -92,6 +93,7 @@ class Evaluator:
         """
         modes = {module: module.training for module in model.modules()}
         states = rng.capture(self._device)
+        self._group.broadcast_buffers(model)
         model.eval()
         try:
             return self._measure(model)
@@ -109,8 +111,10 @@ class Evaluator:
         with torch.no_grad(), contextlib.closing(self._batches()) as batches:
             for batch, counts in batches:
                 has_batches = True
-                for name, sums in self._measure_batch(model, batch).items():
+                found, given = self._measure_batch(model, batch)
+                for name, sums in found.items():
                     totals[name].add(sums if counts else sums.without_count())
+                self._update_objects(given if counts else [])
         if not has_batches:
             raise InvalidInputError(
                 "the validation data has no batch",
@@ -118,8 +122,25 @@ class Evaluator:
             )
         return {name: self._compute(name, one) for name, one in totals.items()}
 
-    def _measure_batch(self, model: nn.Module, batch: Batch) -> dict[str, _Sums]:
-        """Loss and metrics of a batch; in smaller parts where memory runs out."""
+    def _update_objects(self, given: list[tuple[Any, Any]]) -> None:
+        """Give outputs and targets of a batch to metric objects; to those that add up nothing over
+        processes themselves the other processes' too.
+        """
+        objects = [one for one in self._metrics.values() if isinstance(one, _MetricObject)]
+        everywhere = given
+        if self._group.size > 1 and not all(one.adds_up for one in objects):
+            rows = gather(to_device(given, "cpu"), self._group.size)
+            everywhere = [to_device(pair, self._device) for row in rows for pair in row]
+        for one in objects:
+            for outputs, targets in given if one.adds_up else everywhere:
+                one.update(outputs, targets)
+
+    def _measure_batch(
+        self, model: nn.Module, batch: Batch
+    ) -> tuple[dict[str, _Sums], list[tuple[Any, Any]]]:
+        """Loss and metrics of a batch, and what metric objects get of it; in smaller parts where
+        memory runs out.
+        """
         size = slice_length(batch)
         while True:
             step = size if self._whole or not size else min(self.micro_batch, size)
@@ -129,10 +150,7 @@ class Evaluator:
                 self._handle,
             )
             if outcome.result is not None:
-                found, updates = outcome.result
-                for metric, outputs, targets in updates:
-                    metric.update(outputs, targets)
-                return found
+                return outcome.result
             if self._group.lockstep:
                 # The others wait inside the model: nothing can be agreed on any more.
                 raise RestartNeeded(max(1, self.micro_batch // 2))
@@ -148,9 +166,10 @@ class Evaluator:
 
     def _run(
         self, model: nn.Module, batch: Batch, size: int | None, step: int | None
-    ) -> tuple[dict[str, _Sums], list[tuple[_MetricObject, Any, Any]]]:
+    ) -> tuple[dict[str, _Sums], list[tuple[Any, Any]]]:
         found: dict[str, _Sums] = {}
-        updates: list[tuple[_MetricObject, Any, Any]] = []
+        given_to_objects: list[tuple[Any, Any]] = []
+        has_objects = any(isinstance(one, _MetricObject) for one in self._metrics.values())
         for start, stop in divide(size, step) if size and step else ((0, 0),):
             part = slice_batch(batch, start, stop) if size else batch
             given = self._policy.cast_inputs(to_device(part, self._device))
@@ -162,14 +181,13 @@ class Evaluator:
                 loss = output.loss.detach().double() if count else torch.zeros(())
                 sums = {"loss": _Sums(loss.cpu() * count, torch.tensor(float(count)))}
                 for name, metric in self._metrics.items():
-                    if isinstance(metric, _MetricObject):
-                        outputs, targets = _outputs_and_targets(remembering, given, output)
-                        updates.append((metric, outputs, targets))
-                    else:
+                    if isinstance(metric, _MetricFunction):
                         sums[name] = metric(remembering, given, output, sums["loss"])
+                if has_objects:
+                    given_to_objects.append(_outputs_and_targets(remembering, given, output))
             for name, one in sums.items():
                 found[name] = found[name].plus(one) if name in found else one
-        return found, updates
+        return found, given_to_objects
 
     def _count(self, batch: Batch, output: LossOutput) -> int:
         if self._units is not None:
@@ -310,10 +328,12 @@ def _outputs_and_targets(model: nn.Module, batch: Batch, output: LossOutput) -> 
 
 
 class _MetricObject:
-    """A torchmetrics object."""
+    """A torchmetrics object, or one with its methods."""
 
     def __init__(self, metric: Any, device: torch.device) -> None:
         self._metric = metric.to(device) if hasattr(metric, "to") else metric
+        self.adds_up = callable(getattr(metric, "sync_context", None))
+        """Whether `compute` is over all processes, as torchmetrics' is."""
 
     def reset(self) -> None:
         self._metric.reset()
@@ -322,7 +342,14 @@ class _MetricObject:
         self._metric.update(outputs, targets)
 
     def compute(self) -> float:
-        return float(self._metric.compute())
+        found = self._metric.compute()
+        try:
+            return float(found)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InvalidInputError(
+                f"a {type(self._metric).__name__} returns more than a number",
+                hint="Have it average, or pass the metrics of a collection by name.",
+            ) from error
 
 
 class _MetricFunction:

@@ -72,6 +72,7 @@ from anyrig.training.distributed.launch import (
     run_again,
 )
 from anyrig.training.evaluate import Evaluator, Metric, check_validation_data
+from anyrig.training.loggers import PrintLogger
 from anyrig.training.losses import CountUnits, LanguageLoss, Loss, choose_fp8_head, resolve_loss
 from anyrig.training.metrics import Alert, MetricsRecorder, StepMetrics
 from anyrig.training.step import (
@@ -435,6 +436,8 @@ class Trainer:
         reasons += source.describe()
         if self.validation is not None:
             check_validation_data(self.validation)
+            which = "highest" if config.highest_is_best else "lowest"
+            reasons.append(f"validation: the {which} {config.best_metric} is the best")
         if group.lockstep:
             for size in source.step_sizes:
                 group.share(size)  # what cannot be shared is refused now, not at the end
@@ -514,7 +517,7 @@ class Trainer:
             stack.enter_context(run.checkpoints)
         run.has_validation = self.validation is not None
         for text in self._list_ineffective():
-            log.warning("%s", text)
+            self._warn(run, text)
             self._event(run, "settings", text)
         return run
 
@@ -590,6 +593,11 @@ class Trainer:
         else:
             run.early_events.append((kind, text))
         self._call("on_event", kind, text)
+
+    def _warn(self, run: _OpenRun, text: str) -> None:
+        """Once, in one process: a `PrintLogger` prints what is recorded."""
+        if run.group.rank == 0 and not any(isinstance(one, PrintLogger) for one in self._loggers):
+            log.warning("%s", text)
 
     # -- the parts of a run ------------------------------------------------------------------------
 
@@ -1142,7 +1150,7 @@ class Trainer:
     # -- values that are not finite ----------------------------------------------------------------
 
     def _on_alert(self, run: _OpenRun, alert: Alert) -> None:
-        log.warning("step %d: %s", alert.step, alert.text)
+        self._warn(run, f"step {alert.step}: {alert.text}")
         if alert.kind in ("loss-nonfinite", "steps-skipped"):
             run.suspect_step = alert.step
 

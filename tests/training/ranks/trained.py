@@ -98,3 +98,33 @@ class Notes(Callback):
 def run_with(environment: Mapping[str, str], options: Mapping[str, Any]) -> dict[str, Any]:
     """The same with options by name, as a process is started with."""
     return run(environment, **options)
+
+
+class MeanError:
+    """A metric object that knows nothing of other processes."""
+
+    def reset(self) -> None:
+        self.total = self.count = 0.0
+
+    def update(self, outputs: torch.Tensor, targets: torch.Tensor) -> None:
+        self.total += float((outputs - targets).abs().sum())
+        self.count += len(targets)
+
+    def compute(self) -> float:
+        return self.total / self.count
+
+
+def normed_model() -> nn.Module:
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)).double()
+
+
+def measure_normed(environment: Mapping[str, str], count: int) -> dict[str, Any]:
+    """Figures of a model whose batch statistics differ between processes."""
+    with Trainer(
+        normed_model(), data(), loss=nn.MSELoss(), validation=data(count, 9), batch=8,
+        micro_batch=4, steps=3, learning_rate=1e-2, device="cpu", environment=environment,
+        metrics={"error": MeanError()}, loading=LoadingConfig(num_workers=0),
+    ) as trainer:  # fmt: skip
+        figures = dict(trainer.fit().validation)
+        return {"figures": figures, "weights": dict(trainer.model.state_dict())}

@@ -10,9 +10,10 @@ others wait for them until the time-out, and the reducer of the failed one refus
 forward. Here the rest can be started from outside (`Reducer.finish`), with zeros.
 
 Buffers are the same at the start and local from then on: statistics of BatchNorm are those of this
-process' items, and a checkpoint keeps the first process'. Where items of a process are few, convert
-the model with `torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)` before it is prepared (GPUs
-only, and shares and numbers of micro batches must then be equal: it waits inside the forward pass).
+process' items. A checkpoint has the first process', and all processes measure with them. Where
+items of a process are few, convert the model with
+`torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)` before it is prepared (GPUs only, and shares
+and numbers of micro batches must then be equal: it waits inside the forward pass).
 
 Shares start equal. With measured ones the processes compare after a few steps how many items a
 second they computed, and the next batches are cut so that all would end at the same time, with at
@@ -536,6 +537,11 @@ class Collective(Group):
     def min(self, number: int) -> int:
         """The smallest number; on the host, so that no device is waited for."""
         return -int(self.max(torch.tensor([-number])).item())
+
+    def broadcast_buffers(self, model: nn.Module) -> None:
+        with torch.no_grad(), peer_errors("handing out the first process' buffers"):
+            for buffer in model.buffers():
+                _broadcast(buffer)
 
     def barrier(self) -> None:
         self.sum(torch.zeros(1))

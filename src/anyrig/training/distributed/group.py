@@ -79,6 +79,9 @@ class Group:
         """The smallest of a host number over all processes."""
         return number
 
+    def broadcast_buffers(self, model: nn.Module) -> None:
+        """Give every process the first one's buffers, such as batch statistics: those are saved."""
+
     def record_speed(self, samples: int) -> None:
         """How many items this process computed in a step, for shares by speed.
 
