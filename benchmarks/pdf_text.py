@@ -7,9 +7,10 @@ BENCHMARK_PYMUPDF names a Python that has it.
 
 - wrong characters: paragraphs of the reference are looked for in the text and aligned word by word;
   what is missing, other or in between counts, in per cent of their characters. Only paragraphs that
-  one of the programs has are counted.
+  one of the programs has are counted. Footnotes and front matter, which the reference has and a
+  book leaves out or speaks later, count as text here.
 - heads: lines that stand first or last on at least three pages, spoken more often than the
-  reference has them.
+  reference has them; a "Chapter" over each title is none.
 - glued: words that are two words of the reference, in a row there, without a space.
 - contents: headings of the reference that are spoken with a page number after them.
 - chapters: headings of the reference that are chapters or headings of ours.
@@ -94,6 +95,7 @@ _SEED_WORDS = 4
 _NUMBERING = re.compile(
     r"^(?:chapter|appendix|kapitel|chapitre|cap.tulo)?\s*[\dA-Z]?[\d.]*\s+", re.IGNORECASE
 )
+_LABEL = re.compile("chapter|appendix|kapitel|anhang|chapitre|annexe|cap.tulo|ap.ndice")
 _SECTION = re.compile(r"\b[\da-z]{1,3}\.[\d.]*(?=\s|$)|\b\d+(?:\.\d+)+")
 """The number of a section, which is no page's."""
 _PAGE = re.compile(r"\d{1,3}|[ivx]{1,5}")
@@ -141,9 +143,10 @@ def run(hardware: str) -> list[Row]:
             document = apply_matter(pool.read_file(pdf, form="book"))
             cpu_s, num_pages = cpu_s + _child_cpu_s(pool) - started, num_pages + len(pages)
             texts = {"ours": _spoken_text(document), "pdftotext": "\n".join(pages)}
+            whole = {**texts, "ours": _whole_text(document)}
             if markdown := _run_pymupdf4llm(pdf):
-                texts["pymupdf4llm"] = markdown
-            figures = _measure(reference, texts, pages)
+                texts["pymupdf4llm"] = whole["pymupdf4llm"] = markdown
+            figures = _measure(reference, texts, whole, pages)
             found = _count_chapters(document, reference)
             chapters.append(found)
             for name, one in figures.items():
@@ -307,14 +310,24 @@ def _spoken_text(document: Document) -> str:
     )
 
 
+def _whole_text(document: Document) -> str:
+    return "\n".join(
+        block.text
+        for chapter in document.chapters
+        if chapter.role != "contents"
+        for block in chapter.blocks
+        if block.kind != "page"
+    )
+
+
 def _measure(
-    reference: Reference, texts: dict[str, str], pages: Sequence[str]
+    reference: Reference, texts: dict[str, str], whole: dict[str, str], pages: Sequence[str]
 ) -> dict[str, Figures]:
     heads = _find_heads(pages)
     made = {}
     for name, text in texts.items():
         words = _words(text)
-        wrong = _align_all(reference.paragraphs, words)
+        wrong = _align_all(reference.paragraphs, _words(whole[name]))
         clean = " ".join(words).casefold()
         made[name] = Figures(
             0.0, _count_heads(heads, clean, reference), _count_glued(words, reference),
@@ -376,6 +389,7 @@ def _find_heads(pages: Sequence[str]) -> set[str]:
     return {
         head for head, count in counts.items()
         if count >= 3 and sum(map(str.isalpha, head)) >= 5 and len(head) < 120
+        and not _LABEL.fullmatch(head)
     }  # fmt: skip
 
 
