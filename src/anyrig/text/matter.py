@@ -44,10 +44,12 @@ _TITLES: dict[Role, str] = {
     r"anmerkungen zur transkription|erratum|errata",
     "notes": r"(?:end|foot)?notes|notes and references|notas(?: (?:al pie|finales))?|"
     r"notes (?:de bas de page|de fin|et r[eé]f[eé]rences)|(?:anmerkungen|fu(?:ss|ß)noten|endnoten)",
-    "back": r"about the (?:author|authors|publisher|editor|translator|illustrator)s?|"
+    "back": r"(?:(?:appendix|anhang|annexe|ap[eé]ndice) )?(?:(?:[a-z]|\d{1,2}) )?(?:"
+    r"about the (?:author|authors|publisher|editor|translator|illustrator)s?|"
     r"about the (?:type|typeface)|author s? ?bio(?:graphy)?|also by .*|"
     r"other (?:books|works|titles) by .*|(?:more )?(?:books|titles|works) by .*|"
-    r"by the same author|(?:general |subject |name )?index(?: of .*)?|"
+    r"by the same author|(?:(?:general|subject|name|concept|function|variable|command|key|keyword|"
+    r"program|type|option|topic|author|symbol|and) ){0,6}index(?: of .*)?|"
     r"(?:selected |select )?bibliograph(?:y|ie|ies)|works cited|references|"
     r"further reading|glossary|credits|(?:photo|picture|text|image) credits|permissions|"
     r"(?:the )?full project gutenberg licen[cs]e.*|licen[cs]e|backlist|back cover|advertisements?|"
@@ -58,7 +60,7 @@ _TITLES: dict[Role, str] = {
     r"index (?:des .*|g[eé]n[eé]ral)|[uü]ber "
     r"(?:den autor|die autorin|die autoren|das buch).*|"
     r"weitere (?:b[uü]cher|titel).*|literatur(?:verzeichnis)?|(?:personen|sach|namens)?register|"
-    r"glossar|bildnachweis|quellenverzeichnis",
+    r"glossar|bildnachweis|quellenverzeichnis)",
 }
 _THANKS = re.compile(
     r"acknowledge?ments?|remerciements|agradecimientos|danksagung(?:en)?|danke|thanks|thank you"
@@ -152,7 +154,7 @@ def _resolve_role(given: Role, found: Role, title: str) -> Role:
     But `front` only says where a preface stands, not that nobody wants to hear it.
     """
     if given in ("front", "back") and _AROUND.fullmatch(title):
-        return "body"
+        return given if _PATTERNS["back"].fullmatch(title) else "body"
     return given if given != "body" else found
 
 

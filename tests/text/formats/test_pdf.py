@@ -200,6 +200,68 @@ def test_a_compound_keeps_its_hyphen_at_the_line_s_end(tmp_path: Path) -> None:
     assert "Anglo-Saxon" in joined
 
 
+def test_halves_of_broken_compounds_and_names_are_joined(tmp_path: Path) -> None:
+    leaf = Leaf()
+    leaf.put(60, 500, "What is detected is in the Configuration as NormSetMode says it: auto-de-")
+    leaf.put(60, 488, "tected boats, and all that is written down in Harbour-Configura-")
+    leaf.put(60, 476, "tion of the old town, which is what is set with a call of Norm-")
+    leaf.put(60, 464, "SetMode, so that nobody has to look for it in the Anglo-")
+    leaf.put(60, 452, "Saxon chronicle.")
+    (text,) = texts(read_leaves(tmp_path, [leaf]), "paragraph", "poem")
+    joined = text.replace("\n", " ")
+    for whole in ("auto-detected", "Harbour-Configuration of", "NormSetMode, so", "Anglo-Saxon"):
+        assert whole in joined
+
+
+def test_a_word_broken_before_a_line_of_fixed_width_is_one(tmp_path: Path) -> None:
+    leaf = Leaf()
+    base = leaf.set(60, 520, HARBOUR)
+    leaf.put(60, base - 12, "Who finds a fault in this book may send a report to Bug-")
+    leaf.put(60, base - 24, "zilla: https://harbour.example/enter_bug?product=Har-", font="F3")
+    leaf.put(60, base - 36, "bour&version=4.1.", font="F3")
+    last = texts(read_leaves(tmp_path, [leaf]))[-1]
+    assert "to Bugzilla: https://harbour.example/" in last
+    assert last.endswith("version=4.1.")
+
+
+def test_names_in_smaller_fixed_width_do_not_end_a_paragraph(tmp_path: Path) -> None:
+    leaf = Leaf()
+    base = leaf.set(60, 520, HARBOUR)
+    leaf.put(60, base - 20, "The use of these values is given where the harbour is described with")
+    name = "SetAutoFlushOfTheHarbour()"
+    leaf.put(60, base - 32, name, 8.3, "F3")
+    leaf.put(63 + width_of(name, 8.3, "F3"), base - 32, "functions.")
+    assert texts(read_leaves(tmp_path, [leaf]))[-1].endswith(f"described with {name} functions.")
+
+
+def test_terms_beside_their_descriptions_are_no_column(tmp_path: Path) -> None:
+    leaf = Leaf(width=500)
+    names = [f"HARBOUR_EVENT_NUMBER_{word}" for word in ("OPEN", "FULL", "SHUT", "LOST", "CALM")]
+    base = 540.0
+    for at, name in enumerate(names):
+        leaf.put(40, base, name, 8.3, "F3")
+        base = leaf.set(180, base, f"Number {at} is sent. {ROAD}", measure=270) - 6
+    text = "\n".join(texts(read_leaves(tmp_path, [leaf])))
+    places = [text.index(part) for at, name in enumerate(names) for part in (name, f"Number {at}")]
+    assert places == sorted(places)
+
+
+def test_notes_that_text_goes_on_over_the_page_are_not_read(tmp_path: Path) -> None:
+    leaves = []
+    for number in range(3):
+        leaf = Leaf()
+        if number:
+            leaf.put(240, 560, "(continued from previous page)", 9)
+        base = leaf.set(60, 530, f"Page {number} has its own words. {HARBOUR} {ROAD * number}")
+        leaf.put(260, base - 10, "(suite sur la page suivante)", 9)
+        leaves.append(leaf)
+    document = read_leaves(tmp_path, leaves)
+    assert len(texts(document, "page")) == 5
+    assert not any(
+        "page suiv" in text or "previous" in text for text in texts(document, "paragraph")
+    )
+
+
 @pytest.mark.parametrize("num_pages", [2, 8])
 def test_heads_and_page_numbers_are_set_apart(tmp_path: Path, num_pages: int) -> None:
     leaves = []
@@ -682,6 +744,26 @@ def test_a_list_in_bold_is_no_row_of_headings(tmp_path: Path) -> None:
     for at in range(3):
         leaf.set(60, base - 140 - 90 * at, HARBOUR)
     assert texts(read_leaves(tmp_path, [leaf]), "heading") == ["What is in the box"]
+
+
+def test_the_contents_of_one_chapter_are_not_read(tmp_path: Path) -> None:
+    names = ["Limits of the net", "The mended rope", "Reports of the storm", "What is left"]
+    leaf = Leaf().put(60, 560, "4. The Calm", 16, "F2")
+    leaf.put(60, 536, "Table of Contents", 10, "F2")
+    for at, name in enumerate(names):
+        leaf.put(60, 520 - 13 * at, f"4.{at + 1}. {name} {'.' * 30} {31 + at}")
+    leaf.set(60, 440, f"These are some thoughts. {HARBOUR} {ROAD}")
+    leaves = [
+        Leaf().put(60, 560, f"{at}. {name}", 16, "F2") for at, name in enumerate(names[1:], 1)
+    ]
+    for each in leaves:
+        each.set(60, 530, HARBOUR)
+    document = read_leaves(tmp_path, [*leaves, leaf])
+    assert [chapter.title for chapter in document.chapters][-1] == "4. The Calm"
+    assert {chapter.role for chapter in document.chapters} == {"body"}
+    read = [block.text for block in blocks(document) if block.kind != "page"]
+    assert not any("Contents" in text or "Limits" in text for text in read)
+    assert any(text.startswith("These are some thoughts") for text in read)
 
 
 def test_contents_may_have_a_title_in_any_language(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ GAP = 0.75
 _WIDE = 0.17  # ems between words, where PDFium saw no space
 _SEEN = 0.08  # ems between words, where it saw one: tight lines have spaces of an eighth of an em
 _LEFTWARD = 0.14  # ems between words that run from right to left
+_OVERHANG = 0.1  # ems of a letter that are the place of the one before
 _TIGHT = 0.05  # ems between letters that touch
 _INITIAL = 0.45  # a letter that is larger still stands over several lines
 _SMALL = 0.85  # how much smaller the type of a note's number is
@@ -631,7 +632,9 @@ class _RunBuilder:
         size, base = float(sizes[0]), float(glyphs.base[run[0]])
         flat = bool((sizes == size).all() and (glyphs.base[run] == base).all())
         if not flat:
-            rounded = Counter(np.round(sizes, 1).tolist())
+            text_sizes = sizes[~self._mono[run]]  # names in fixed width are set smaller
+            mixed = 10 * len(text_sizes) > len(sizes)
+            rounded = Counter(np.round(text_sizes if mixed else sizes, 1).tolist())
             size = max(rounded, key=lambda one: (rounded[one], one))
             base = float(np.median(glyphs.base[run][sizes > 0.9 * sizes.max()]))
         over = self._find_accents(run) if self._is_accent[run].any() else {}
@@ -723,7 +726,7 @@ class _RunBuilder:
         are spaced out, less in tight lines.
         """
         gaps = self._glyphs.left[run][1:] - self._glyphs.right[run][:-1]
-        unseen, seen = _WIDE, _SEEN
+        unseen, seen, usual = _WIDE, _SEEN, 0.0
         words = self._is_word[run]
         inside = np.sort(gaps[words[1:] & words[:-1]] / size)
         if len(inside) >= 3:
@@ -742,7 +745,10 @@ class _RunBuilder:
         space = self._glyphs.space[run][1:]
         written = (space == 2) & (gaps > -0.2 * self._glyphs.size[run][1:])
         least = np.where(space == 1, seen, unseen) * size
-        return np.asarray(written | (gaps > least), np.bool_)
+        # An italic f hangs over on both sides: what it takes of the letter before, it has after it.
+        sunk = np.where(gaps < (min(usual, 0.0) - _OVERHANG) * size, -gaps, 0)
+        over = np.append(0, sunk[:-1]) * (space == 1)
+        return np.asarray(written | (gaps + over > least), np.bool_)
 
 
 def _find_kind(letters: str) -> tuple[bool, bool, int]:

@@ -40,6 +40,14 @@ _MAX_NUMBERED_RUNS = 5_000
 """Of a page: each column of numbers is compared with all."""
 _LINE_NUMBER_SIZE = 0.85
 """Of the text that they count, at most."""
+_OVER_PAGE = re.compile(
+    r"\W*(?:(?:table|figure|listing|tabla|figura|tabelle|abbildung|tableau|tabella) [\w.-]+\W+)?"
+    r"(?:continue[sd]|contin[uú]a|continu[eé]|continua[cç][aã]o|proviene|suite|fortsetzung)\b"
+    r"[^.;]{1,24}\b(?:page|p[aá]gina|seite)\b[^.;]{0,12}\W*",
+    re.IGNORECASE,
+)
+"""A line that says that something goes on over the page."""
+_MAX_OVER_PAGE = 80
 _DATE = re.compile(r"\d+[/.:-]\d+[/.:-]\d+")
 
 
@@ -87,7 +95,21 @@ def find_furniture(pages: Sequence[PdfPage]) -> dict[int, list[TextRun]]:
     rows = _find_repeated(edges, len(pages), body) | _find_counted(edges, pages)
     for edge in sorted(rows, key=lambda edge: (edge.page, -edge.base)):
         found[edge.page] += edge.runs
+    for page in pages:
+        found[page.number] += _find_over_page(page, found[page.number])
     return found
+
+
+def _find_over_page(page: PdfPage, taken: Sequence[TextRun]) -> list[TextRun]:
+    """Of the text's first and last row, what says that something goes on over the page."""
+    known = {id(run) for run in taken}
+    rows = group_rows(run for run in page.runs if id(run) not in known)
+    ends = rows[:1] + rows[1:][-1:]
+    return [run for row in ends if _goes_over(" ".join(one.text for one in row)) for run in row]
+
+
+def _goes_over(text: str) -> bool:
+    return len(text) <= _MAX_OVER_PAGE and _OVER_PAGE.fullmatch(text) is not None
 
 
 def find_repeated_slides(pages: Sequence[PdfPage], furniture: dict[int, list[TextRun]]) -> set[int]:

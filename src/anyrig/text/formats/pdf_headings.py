@@ -14,7 +14,7 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from statistics import median
 
 from anyrig.text.document import Role
@@ -387,6 +387,9 @@ _INDEX_ENTRY = re.compile(
 )
 _MIN_ENTRIES = 4
 _MIN_INDEX_ENTRIES = 12
+_MIN_INNER_ENTRIES = 3
+_MAX_BLANK_PAGES = 4
+"""From one page of the document's contents to the next."""
 _MAX_TITLE = 40
 _MAX_CONTENTS = 2000
 """Paragraphs of the longest table of contents."""
@@ -407,10 +410,7 @@ class ListedMatter:
 
 def find_lists(paragraphs: Sequence[PdfParagraph]) -> list[ListedMatter]:
     """The tables of contents, lists of figures and indexes of a document, in order."""
-    pages: dict[int, list[tuple[int, PdfLine]]] = defaultdict(list)
-    for number, paragraph in enumerate(paragraphs):
-        for line in paragraph.lines:
-            pages[line.page].append((number, line))
+    pages = _group_by_page(paragraphs)
     found: list[ListedMatter] = []
     last_page = max(pages, default=0)
     for page, lines in sorted(pages.items()):
@@ -418,6 +418,37 @@ def find_lists(paragraphs: Sequence[PdfParagraph]) -> list[ListedMatter]:
             _add(found, paragraphs, lines, entries, "contents")
         elif page > last_page / 2 and (entries := _find_index(lines)):
             _add(found, paragraphs, lines, entries, "back")
+    return found
+
+
+def _group_by_page(paragraphs: Sequence[PdfParagraph]) -> dict[int, list[tuple[int, PdfLine]]]:
+    pages: dict[int, list[tuple[int, PdfLine]]] = defaultdict(list)
+    for number, paragraph in enumerate(paragraphs):
+        for line in paragraph.lines:
+            pages[line.page].append((number, line))
+    return pages
+
+
+def find_inner_contents(paragraphs: Sequence[PdfParagraph]) -> set[int]:
+    """The paragraphs of contents that share their page with text, as those of a chapter do."""
+    found: set[int] = set()
+    main = 0
+    """The last page of the document's own contents."""
+    for page, lines in sorted(_group_by_page(paragraphs).items()):
+        if page <= (main or page) + _MAX_BLANK_PAGES and _find_contents(lines, goes_on=False):
+            main = page
+            continue
+        for at, (number, line) in enumerate(lines):
+            if is_titled(line.text, "contents"):
+                entries = list(takewhile(lambda one: _page_number(one[1]), lines[at + 1 :]))
+                values = [_page_number(entry) for _, entry in entries]
+                if len(values) >= _MIN_INNER_ENTRIES and values == sorted(values):
+                    listed = {id(entry) for _, entry in ((0, line), *entries)}
+                    found |= {
+                        n
+                        for n in {number, *(n for n, _ in entries)}
+                        if all(id(one) in listed for one in paragraphs[n].lines)
+                    }
     return found
 
 

@@ -25,6 +25,7 @@ from anyrig.text.formats.pdf_headings import (
     ListedMatter,
     OutlineEntry,
     find_heading_levels,
+    find_inner_contents,
     find_lists,
     find_starts_by_looks,
     find_starts_by_outline,
@@ -62,7 +63,7 @@ class _PdfLayout:
     """Of the paragraphs that look like headings."""
     notes: dict[int, list[Footnote]]
     aside: dict[int, list[str]]
-    """Heads, feet and page numbers, and what stands aside."""
+    """Heads, feet, page numbers, a chapter's own contents, and what stands aside."""
     words: Vocabulary
 
     def build_blocks(self, levels: dict[int, int]) -> list[Block]:
@@ -88,6 +89,10 @@ def _lay_out(pages: Sequence[PdfPage], *, by_page: bool) -> _PdfLayout:
     parts = [list(run) for _, run in groupby(lines, key=lambda line: line.page)]
     groups = parts if by_page else [lines]
     paragraphs = [one for group in groups for one in build_paragraphs(group, style)]
+    inner = find_inner_contents(paragraphs)
+    for number in sorted(inner):
+        aside[paragraphs[number].lines[0].page] += [line.text for line in paragraphs[number].lines]
+    paragraphs = [one for number, one in enumerate(paragraphs) if number not in inner]
     lists = find_lists(paragraphs)
     listed = {number for one in lists for number in range(one.start, one.end)}
     levels = find_heading_levels(paragraphs, style)

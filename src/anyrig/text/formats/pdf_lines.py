@@ -12,6 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
 
 from anyrig.text.formats.pdf_characters import PdfPage, Span, TextRun
@@ -127,7 +128,7 @@ def find_regions(runs: Sequence[TextRun], depth: int = 0) -> list[list[TextRun]]
     for band in _cut_bands(runs, gutter):
         left = [run for run in band if run.right <= gutter]
         right = [run for run in band if run.left >= gutter]
-        if len(left) + len(right) < len(band):
+        if len(left) + len(right) < len(band) or _are_terms(left, right):
             made.append(band)
             continue
         made += find_regions(left, depth + 1) + find_regions(right, depth + 1)
@@ -194,6 +195,19 @@ def _are_beside(left: list[TextRun], right: list[TextRun]) -> bool:
     bottom = max(min(p.base for p in left), min(p.base for p in right))
     least = min(max(p.top for p in side) - min(p.base for p in side) for side in (left, right))
     return top - bottom > 0.5 * least
+
+
+def _are_terms(left: list[TextRun], right: list[TextRun]) -> bool:
+    """Whether each line on the left is a term beside the lines that describe it."""
+    rows, others = group_rows(left), group_rows(right)
+    if len(rows) < _FEWEST or 3 * len(rows) > 2 * len(others):
+        return False
+    steps = [one[0].base - two[0].base for one, two in pairwise(rows)]
+    usual = median([one[0].base - two[0].base for one, two in pairwise(others)] or [0.0])
+    bases = {round(row[0].base) + near for row in others for near in (-1, 0, 1)}
+    beside = sum(round(row[0].base) in bases for row in rows)
+    apart = sum(step > 1.5 * usual for step in steps)
+    return 4 * beside >= 3 * len(rows) and 2 * apart > len(steps)
 
 
 def _share_rows(left: list[TextRun], right: list[TextRun]) -> bool:

@@ -134,7 +134,7 @@ def _begins(group: list[PdfLine], line: PdfLine, after: PdfLine | None, style: P
             or _is_full(before, line, style)
         )
     if before.mono != line.mono and not style.mono:
-        return True
+        return before.mono or not _is_broken(before) or before.region != line.region
     if before.region != line.region:
         return not _goes_over(group, line, style)
     if before.bold != line.bold and not _is_full(before, line, style):
@@ -155,7 +155,7 @@ def _begins_by_place(
     group: list[PdfLine], line: PdfLine, after: PdfLine | None, style: PdfStyle
 ) -> bool:
     before = group[-1]
-    if before.text[-1] in "-\u00ad\u2010" and before.text[-2:-1].isalnum():
+    if _is_broken(before):
         return False
     shift = (line.left - before.left) / line.size
     full = _is_full(before, line, style)
@@ -175,6 +175,11 @@ def _begins_by_place(
         return False
     room = before.edge - before.right
     return ended or room > 0.25 * (before.edge - before.margin)
+
+
+def _is_broken(line: PdfLine) -> bool:
+    """Whether a line ends inside a word."""
+    return line.text[-1] in "-\u00ad\u2010" and line.text[-2:-1].isalnum()
 
 
 def _hangs(line: PdfLine, after: PdfLine) -> bool:
@@ -510,6 +515,8 @@ class Vocabulary:
         last, first = one.casefold().rpartition("-")[2], two.casefold().partition("-")[0]
         if (last, first) in _CLOSED:
             return True
+        if "-" in one and f"{last}{first}" in self:
+            return True
         if last in _OPENERS or "-" in one:
             return False
         return not (last in self and first in self and len(last) > 2 and len(first) > 2)
@@ -576,7 +583,8 @@ def _cut_hyphen(text: str, following: str, words: Vocabulary) -> tuple[str, str]
         return text, ""
     is_capitals = one[0].isupper() and two[0].isupper() and len(one[0]) > 1
     if not (two[0][0].islower() or is_capitals):
-        return text, ""
+        is_name = f"{one[0]}{two[0]}" in words and f"{one[0]}-{two[0]}" not in words
+        return (text[:-1], "") if is_name else (text, "")  # a name in CamelCase
     if _waits_for_other_half(one[0], two[0]):
         return text, " "
     return (text[:-1], "") if words.joins(one[0], two[0]) else (text, "")
