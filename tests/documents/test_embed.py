@@ -19,7 +19,6 @@ from anyrig.documents.model import (
     EmbeddingModel,
     choose_embedding_model,
     find,
-    hashing,
     list_models,
 )
 from anyrig.documents.model_folder import in_folder
@@ -293,7 +292,7 @@ def test_order_is_kept_over_many_lengths(tmp_path: Path) -> None:
 
 
 def test_workers_give_what_this_process_gives() -> None:
-    model = hashing()
+    model = find("hashing", models=Path())
     texts = sentences(300)
     with Embedder(model, placed=on_cpu(model), environment=os.environ) as made:
         np.testing.assert_array_equal(made.matrix(texts), embedded(model, texts))
@@ -302,7 +301,7 @@ def test_workers_give_what_this_process_gives() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
 def test_workers_keep_little_for_each_shape_of_a_batch() -> None:
     """Else torch's own memory of compiled products grows for days; what a person set stays."""
-    model = hashing()
+    model = find("hashing", models=Path())
     given = {**os.environ, "LRU_CACHE_CAPACITY": "7"}
     with Embedder(model, placed=on_cpu(model), environment=given) as made:
         made.matrix(["a text"])

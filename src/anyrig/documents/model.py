@@ -228,14 +228,6 @@ def _build_packaged(name: str) -> EmbeddingModel:
     )  # fmt: skip
 
 
-def hashing(dimension: int = 256) -> EmbeddingModel:
-    """Words counted into places by their hash: no weights, for tests and a first try."""
-    return EmbeddingModel(
-        "hashing", Path(), 1 << 20, dimension, form="hashing", licence="MIT",
-        fingerprint=make_fingerprint("hashing", str(dimension)), torch=False,
-    )  # fmt: skip
-
-
 def make_fingerprint(*parts: str) -> str:
     """Of all that shapes a vector."""
     return hashlib.sha256("\n".join((VERSION, *parts)).encode()).hexdigest()

@@ -14,7 +14,7 @@ import pytest
 from anyrig.documents.classify import classifier
 from anyrig.documents.classify.classifier import TrainedHead
 from anyrig.documents.classify.train import train
-from anyrig.documents.model import hashing
+from anyrig.documents.model import find
 from anyrig.errors import InvalidInputError, StorageError
 
 
@@ -29,7 +29,8 @@ def _head(seed: int = 0) -> TrainedHead:
     dice = np.random.default_rng(seed)
     rows = dice.normal(size=(12, 16)) + np.repeat(np.eye(2, 16) * 6, 6, axis=0)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    return train(rows, [("a",)] * 6 + [("b",)] * 6, "one", hashing(16))
+    model = replace(find("hashing", models=Path()), dimension=16)
+    return train(rows, [("a",)] * 6 + [("b",)] * 6, "one", model)
 
 
 def test_versions(spot: Path) -> None:

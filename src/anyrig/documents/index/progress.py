@@ -58,16 +58,16 @@ OnProgress = Callable[[IndexProgress], None]
 class StepCounter:
     """Counts things that take about as long as each other: texts, files that are gone."""
 
-    def __init__(self, stage: Stage, total: int, clock: Clock = time.monotonic) -> None:
+    def __init__(self, stage: Stage, total: int) -> None:
         self._stage: Stage = stage
-        self._total, self._clock, self._start = total, clock, clock()
+        self._total, self._start = total, time.monotonic()
         self._num_done = self._num_passages = 0
 
     def add(self, count: int = 1, *, passages: int = 0, title: str = "") -> IndexProgress:
         """So many more are done."""
         self._num_done += count
         self._num_passages += passages
-        wall = max(self._clock() - self._start, 1e-9)
+        wall = max(time.monotonic() - self._start, 1e-9)
         done = min(1.0, self._num_done / self._total) if self._total else 1.0
         left = wall / done * (1 - done) if done == 1 or (done and wall >= _MIN_WALL_S) else None
         return IndexProgress(
