@@ -198,7 +198,9 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
         EntitiesResult(tuple(done)).save(request.output, distinct=request.distinct)
     for warning in dict.fromkeys(text for one in read for text in one.name_warnings):
         on_event(WarningEvent(warning))
-    if request.redact and (model is None or not model.own_labels):
+    if request.redact and not _redacts_people(request, kinds):
+        on_event(WarningEvent("names of people are still in the text: none were looked for"))
+    elif request.redact and (model is None or not model.own_labels):
         on_event(WarningEvent(
             Message(
                 "names can be missed, as only grammars and small models looked for them: read the"
@@ -206,6 +208,10 @@ def find_entities(rig: Rig, request: EntitiesRequest, on_event: OnEvent) -> Iter
                 model=OptionRef("model"),
             )
         ))  # fmt: skip
+
+
+def _redacts_people(request: EntitiesRequest, kinds: Sequence[str] | None) -> bool:
+    return request.engine != "grammar" and (kinds is None or "person" in kinds)
 
 
 def _complete(
@@ -237,7 +243,7 @@ def _complete(
     text = ""
     if request.redact and found.error is None:
         to_redact = [one.entity for one in found.entities]
-        if by_name and (kinds is None or "person" in kinds):
+        if _redacts_people(request, kinds):
             to_redact = add_possible_names(found.text, to_redact, found.languages)
             found = replace(found, entities=tuple(map(found.place, to_redact)))
         text = redact(found.text, to_redact)
