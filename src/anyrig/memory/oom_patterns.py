@@ -167,6 +167,7 @@ HOST = (
     r"\bDetected \d{1,9} oom[_-]kill event",  # Slurm
     r"\bUnable to allocate [\d.]+ ?(?:bytes|[KMGTPE]i?B) for an array with shape\b",
     r"\bmemory allocation of \d+ bytes failed\b",
+    r"\bmalloc: (?:\*\*\* )?can't allocate region\b",  # macOS
     r"\(-4:?[^)\n]{0,24}\) Failed to allocate \d+ bytes\b",  # OpenCV
     r"\b[Mm]emory allocation error 12: \d+ bytes\b",  # Core ML's Espresso
     r"\b(?:could not|[Ff]ailed to|[Uu]nable to) allocate pinned (?:host )?memory\b",
