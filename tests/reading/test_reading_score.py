@@ -6,7 +6,7 @@ import pytest
 
 from tests.reading.score import FOLDER, normalize, read_cases, score
 
-REACHED = {"english": 4643, "spanish": 2114, "french": 2013}
+REACHED = {"english": 5109, "spanish": 2280, "french": 2194}
 """Sentences that are read right; raise it with the score."""
 
 

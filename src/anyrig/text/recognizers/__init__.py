@@ -116,7 +116,7 @@ _MARKS = {
     "capitalDot": re.compile(r"[A-ZÀ-ÝŸŒ]\."),
     "twoCapitals": re.compile(r"[A-ZÀ-ÝŸŒ]{2}"),
     "fourDigits": re.compile(r"\d{4}"),
-    "clipped": re.compile(r"[^\W\d_]{2}\.(?:[,;:)]| [^\W\d_A-Z]| :|\Z)"),
+    "clipped": re.compile(r"[^\W\d_]{2}\.(?:[,;:)\s]|\Z)"),
 }
 """What recognisers may need beside characters and words."""
 

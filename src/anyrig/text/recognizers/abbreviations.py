@@ -204,7 +204,7 @@ _MONTH_OR_YEAR = (
 )
 _LIFE = {
     "b": ("born", LazyPattern(rf" (?:{_MONTH_OR_YEAR}|(?:in|at|on) [A-Z\d])")),
-    "d": ("died", LazyPattern(rf" (?:{_MONTH_OR_YEAR}|(?:in|at|on|of|unm|young)\b)")),
+    "d": ("died", LazyPattern(rf" (?:{_MONTH_OR_YEAR}|A\.?D\.? ?\d|(?:in|at|on|of|unm|young)\b)")),
     "def": ("defeated", LazyPattern(r" (?:[A-Z][\w'.-]+ ){1,3}\d{1,3}[-–]\d")),
     "m": ("married", LazyPattern(
         rf" (?:\(?[123](?:st|nd|rd)?\b|{_MONTH_OR_YEAR}|(?:in|at|on) [A-Z\d]|[A-Z][a-z]+\.? [A-Z])"
@@ -510,6 +510,8 @@ def propose_course(match: re.Match[str]) -> Proposal:
     return close(value, match)
 
 
+_OF_NAMES = frozenset("Is Pen Sch Lib Mus Pk Soc Org Comm Cos Div Plt Ch".split())
+_NAME_GOES_ON = frozenset("Jr Sr Esq Bn Inf Div Regt Cav Armd".split())
 _CONTINUED = frozenset("Inc Ltd Corp Co Bros LLC LLP Plc".split())
 _STREETS = frozenset(
     "Ave Av Blvd Rd Ln Pkwy Hwy Sq Ct Pl Ter Cir Expy Tpke Fwy Aly Cres Trl Plz Gdns".split()
@@ -529,10 +531,7 @@ def propose_word_after_name(match: re.Match[str]) -> Proposal | None:
     named = word[:1].isupper() or word[:1].isdigit() or "&" in before(match, 3)
     if short in english.NAMES_TOO and not named and "," not in before(match, 2) + after(match, 1):
         return None
-    if (
-        short in ("Is", "Pen", "Sch", "Lib", "Mus", "Pk", "Soc", "Org", "Comm", "Cos", "Div", "Plt")
-        and not named
-    ):
+    if short in _OF_NAMES and not named:
         return None
     follows = look_behind(match.string, match.end())
     if short == "Ste" and follows.kind == "capital" and follows.word.lower() not in _STARTERS:
@@ -544,7 +543,7 @@ def propose_word_after_name(match: re.Match[str]) -> Proposal | None:
         return Proposal(v.Abbreviation(words))
     if short in _STREETS:
         stop = _street_stop(match)
-    elif short in _CONTINUED or short in ("Jr", "Sr", "Esq", "Bn", "Inf", "Div", "Regt", "Cav"):
+    elif short in _CONTINUED or short in _NAME_GOES_ON:
         stop = _name_stop(match)
     else:
         stop = stop_after(match.string, match.end(), names_follow=True)
@@ -557,13 +556,17 @@ _CAPITALIZED = sorted(
     - set("Ave Blvd Rd Hwy Corp Inc Ltd Assoc Bldg Dist Admin Exp Mod Sing Resp Grad".split())
 )
 """Of those, what a heading or a sentence may begin with: `Wt.: 5 lb.`, `Avail. now`."""
+_APOSTROPHED = sorted(
+    {form for word in english.LOWER if "'" in word for form in (word, word.capitalize())}
+)
+"""Those that need no full stop: aff'd, Int'l."""
 
 
 @recognizer(
     "abbreviation",
     rf"(?<![\w.'])({one_of(english.LOWER)})\.(?!\w)|(?<![\w.'])(vs|approx|etc|dept|govt|hrs|yrs|"
-    rf"mins|lbs)(?![\w.'])|(?<![\w.'])({one_of(_CAPITALIZED)})\.(?=:| "
-    rf"[a-z\d$£€]|(?<=Cf\.) |(?<=Avail\.) )",
+    rf"mins|lbs|{one_of(_APOSTROPHED)})(?![\w.'])|(?<![\w.'])({one_of(_CAPITALIZED)})\.(?=:| "
+    rf"[a-z\d$£€]|(?<=Cf\.) |(?<=Pl[sz]\.) |(?<=Avail\.) )",
     needs=english.LOWER,
     weight=1.1,
 )
@@ -571,7 +574,7 @@ def propose_small_word(match: re.Match[str]) -> Proposal | None:
     short = match[1] or match[2] or match[3]
     follows = look_behind(match.string, match.end())
     words = english.LOWER[short.lower()]
-    if match[3]:
+    if match[3] or short[0].isupper():
         words = words.capitalize()
     if not (match[1] or match[3]):
         return Proposal(v.Abbreviation(words))
@@ -599,13 +602,17 @@ _CLIPPED_ENGLISH = {
 @recognizer(
     "abbreviation",
     r"(?<![\w.'’-])([A-Za-z]{2,8})\.(?=[,;:]|\)[,;:]|"
-    r"\)? [a-z])",
+    r"\)? [a-z]|()(?: [A-Z]|$))",
     needs=_CLIPPED_ENGLISH,
     weight=0.9,
 )
 def propose_clipped_word(match: re.Match[str]) -> Proposal | None:
-    """`the econ. policy`, `of the chem. dept.`: no sentence goes on small."""
+    """`the econ. policy`: no sentence goes on small, and none ends on `fl`."""
     words = _CLIPPED_ENGLISH.get(match[1])
+    if words and match[2] is not None:
+        if not match[1].islower() or match[1] in english.CLIPPED_LIKE_WORDS:
+            return None
+        return close(v.Abbreviation(words), match)
     careless = match.string[:1].islower()
     if not words or careless or re.match(r" [a-z]\.(?!\w)", after(match, 5)):
         return None
@@ -618,7 +625,7 @@ _KIN = frozenset("bro bros dau daus abt bef aft nr".split())
 """A name may follow."""
 _INCLUDED = {"incl": "included", "excl": "excluded"}
 """At the end of a sentence."""
-_INSIDE = frozenset("vs cf exc incl excl esp viz ca approx avail ref acct".split())
+_INSIDE = frozenset("vs cf exc incl excl esp viz ca approx avail ref acct pls plz".split())
 _DIRECTIONS = {"N": "North", "S": "South", "E": "East", "W": "West"}
 _CORNERS = {
     "NW": "Northwest", "NE": "Northeast", "SW": "Southwest", "SE": "Southeast",
@@ -958,8 +965,9 @@ def propose_side_between(language: str, match: re.Match[str]) -> v.Value:
 
 _VOWELS = frozenset("aeiouyáéíóúüàâèêëîïôöùûœ")
 _CLIPPED = (
-    rf"(?<![\w.'’-])([{CAPITAL}]?[{SMALL}]{{1,9}}[^\W\d_aeiouyáéíóúàâèêëîïôùû])(s?)\."
-    rf"(?=[,;:]|\)[,;:. ]| [{SMALL}]| ?:|(?:$| [{CAPITAL}]))"
+    rf"(?:(?<![\w.'’-])|(?<=\b[lLdD]['’]))"
+    rf"([{CAPITAL}]?[{SMALL}]{{1,9}}[^\W\d_aeiouyáéíóúàâèêëîïôùû])(s?)\."
+    rf"(?=[,;:]|\)[,;:. ]| [{SMALL}]| ?:|(?:$| [{CAPITAL}\d]))"
 )
 _LISTED = LazyPattern(r"(?:[^\W\d_]\.|\d ?[^\W\d_]{1,3}[²³]?\.?), (?:y |et )?$")
 """Behind other short forms: 65 m², 2e ét., asc."""
@@ -974,7 +982,8 @@ def propose_clipped(language: str, match: re.Match[str]) -> Proposal | None:
         return None
     if rest == " " and short in table.WORDS_LIKE_CLIPPED:
         return None
-    ends = not rest or match.string[match.end() : match.end() + 2].lstrip()[:1].isupper()
+    follows = look_behind(match.string, match.end()).kind
+    ends = follows in ("nothing", "capital", "digit")
     lead = before(match, 48)
     masculine = _MASCULINE.search(lead)
     nouns = _complete(short, table.CLIPPED)
@@ -998,8 +1007,9 @@ def propose_clipped(language: str, match: re.Match[str]) -> Proposal | None:
         return None
     if match[1][0].isupper():
         words = words[0].upper() + words[1:]
-    stop = stop_after(match.string, match.end(), language) if ends else "abbreviation"
-    return Proposal(v.Abbreviation(words), stop)
+    priced = re.match(r" \d[\d.,]* ?[€$]", after(match, 12))  # sin asc. 165.000 €
+    stop = stop_after(match.string, match.end(), language, digits_follow=priced is None)
+    return Proposal(v.Abbreviation(words), stop if ends else "abbreviation")
 
 
 _MASCULINE = LazyPattern(r"(?i)\b(?:el|del|al|un|su|le|du|au|mon|ton|son|votre|notre) $")

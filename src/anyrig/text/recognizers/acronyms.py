@@ -20,7 +20,13 @@ from anyrig.text.recognizers import (
 from anyrig.text.recognizers.common import NAMED, after, before, close, is_shouted, one_of
 from anyrig.text.recognizers.languages import TABLES, english
 from anyrig.text.recognizers.languages.shared import CAPITAL, SMALL
-from anyrig.text.recognizers.stops import STOP_TABLES, Following, look_behind, stop_after
+from anyrig.text.recognizers.stops import (
+    STOP_TABLES,
+    Following,
+    begins_sentence,
+    look_behind,
+    stop_after,
+)
 
 _IN_ADDRESS = frozenset(
     "ai api au bbc br cdn cfg ch cn cnn cpp css csv de dll docx eu exe faq flac fm fr ftp gg "
@@ -293,8 +299,8 @@ _NO_INITIALS = LazyPattern(rf"{NAMED}$|\b(?:[Mm]r|is|was|and I|an?|the|with|but)
 @recognizer("initials", r"(?<![\w.'])((?:[A-Z]\.[ -]?)+)(?=[A-Z][a-z'])", needs=".", weight=1.3)
 def propose_initials(match: re.Match[str]) -> Proposal | None:
     many = match[1].count(".") > 1
-    starts = re.match(r"[A-Z][a-z']*", after(match, 20))
-    opens = starts is not None and starts[0].partition("'")[0].lower() in STOP_TABLES["en"].starters
+    follows = look_behind(match.string, match.start() + len(match[1].rstrip()))
+    opens = begins_sentence(follows)
     if opens and " " not in match[1].strip():
         return None  # He left the U.S. He went home.
     lead = before(match, 20)
@@ -308,7 +314,6 @@ def propose_initials(match: re.Match[str]) -> Proposal | None:
         return None
     if " " not in match[1].strip() and match[1].count(".") > 2 and lead.lower().endswith("the "):
         return None  # the F.B.I. Agents came.
-    follows = look_behind(match.string, match.start() + len(match[1].rstrip()))
     if many and _is_place_of_letters(match[1].strip(), match, follows):
         return None
     ruler = re.search(r"([A-Z]\w+) $", lead)
@@ -403,7 +408,7 @@ def propose_single_letter(match: re.Match[str]) -> Proposal | None:
 def propose_last_letter(match: re.Match[str]) -> Proposal | None:
     """A letter at a sentence's end, whose full stop is the sentence's: Malcolm X."""
     follows = look_behind(match.string, match.end() + 1)
-    opens = follows.kind == "capital" and follows.word.lower() in STOP_TABLES["en"].starters
+    opens = follows.kind == "capital" and begins_sentence(follows)
     if follows.kind != "nothing" and not opens:
         return None
     return Proposal(v.Letters(match[1]), start=match.start(1))

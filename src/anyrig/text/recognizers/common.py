@@ -32,7 +32,8 @@ _SIGNS = {"+": "+", "±": "±", "~": "~", "≈": "~", "<": "<", ">": ">", "≤":
 ODDS = LazyPattern(
     r"(?i)\b(?:odds (?:of|at|were|are|on|is|stand at|stood at|shortened to|drifted to)|bet at|"
     r"bets at|priced at|backed at|favou?rite at|at odds of|"
-    r"outsider at|shot at|returned at|won at|starting price(?: of)?) (?:about )?$"
+    r"outsider at|shot at|returned at|won at|starting price(?: of)?) (?:about )?$|"
+    r"\bodds\b[^.;]*\d/\d[^.;]*$"
 )
 """Before the odds of a bet: 7/2, 5-1."""
 NOT_NOUNS = frozenset(
@@ -50,6 +51,11 @@ _ARTICLE = LazyPattern(
     r"\b(?:[Aa]n?|[Tt]h(?:e|is|at)|[Hh](?:is|er)|[Tt]heir|[Ii]ts|[Oo]ur|[Mm]y|[Yy]our|[Aa]nother|"
     r"[Ee](?:ach|very)|[Oo]ne|[Nn]o) (?:[a-z]+ )?$"
 )
+
+
+_LARGER = re.compile(r"\d+[ -]?[a-z]{1,3}\.?[ -]$")
+_SMALLER = re.compile(r"^[ -]\d+[ -]?[a-z]{1,4}\.?(?=[ -])")
+"""The other half of a measure in two: a 2 hr. 14 min. film."""
 
 
 def parse_sign(text: str | None) -> str:
@@ -105,7 +111,7 @@ def is_span(first: str, last: str) -> bool:
 
 def is_attributive(match: re.Match[str]) -> bool:
     """Whether an amount tells what kind of thing follows: a $20 bill, the 500 GB drive."""
-    rest = match.string[match.end() : match.end() + 24]
+    rest = _SMALLER.sub("", match.string[match.end() : match.end() + 24])
     if rest.startswith("-a-"):
         return True
     noun = re.match(r"([ -])([a-z]{2,}|[A-Z]{2,5})\b", rest)
@@ -113,7 +119,7 @@ def is_attributive(match: re.Match[str]) -> bool:
         return False
     if noun[1] == "-":
         return True
-    article = _ARTICLE.search(before(match, 24))
+    article = _ARTICLE.search(_LARGER.sub("", before(match, 24)))
     return bool(article) and not (
         article is not None and article[0].lower().startswith("the ") and noun[2].endswith("ed")
     )

@@ -238,7 +238,7 @@ _DATED = LazyPattern(
     r"through|starts?|deadline is|"
     r"deadline of|birthday is|expires|date is|date was|[Dd]ate:|[Dd]ue:|week of|born|"
     r"starting|beginning|"
-    r"(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?\.?,|"
+    r"(?:Mon|Tues?|Wed(?:s|nes)?|Thu(?:rs?)?|Fri|Sat(?:ur)?|Sun)(?:day)?\.?,?|"
     r"ending|effective|as of|scheduled for|set for|run|runs|ran|open|closed|starts|ends|"
     r"(?:letter|ltr\.|memo|email|invoice|order|issue|edition|notice|meeting|minutes|[Yy]ours) "
     r"of) $"
@@ -322,7 +322,7 @@ def propose_short_day(match: re.Match[str]) -> Proposal | None:
 
 _AFTER_DAY = frozenset([*english.MONTHS, *_SHORT_MONTHS.split("|"), "AM", "PM", "Eve"])
 _IN_MONTH = LazyPattern(
-    r"\b(?:[Ii]n|[Ss]ince|[Uu]ntil|of|by|[Ll]ast|[Nn]ext|[Tt]his|[Ee]arly|[Ll]ate|mid|"
+    r"\b(?:[Ii]n|for|[Ss]ince|[Uu]ntil|of|by|[Ll]ast|[Nn]ext|[Tt]his|[Ee]arly|[Ll]ate|mid|"
     r"[Ff]rom|to|and|through|[Bb]efore|[Aa]fter|[Ee]very|\d) ?-?$"
 )
 
@@ -417,7 +417,9 @@ def propose_opening_days(match: re.Match[str]) -> v.Value:
     r"spot)\b)",
     weight=1.5,
 )
-def propose_decade(match: re.Match[str]) -> v.Value:
+def propose_decade(match: re.Match[str]) -> v.Value | None:
+    if match[1] == "1000" and word_before(match) != "the":
+        return None
     if match[1]:
         return v.Decade(int(match[1]))
     return v.Decade(int(next(group for group in match.groups()[1:] if group)), short=True)
@@ -734,7 +736,9 @@ def propose_weekdays(language: str, match: re.Match[str]) -> v.Value | Proposal 
     return close(v.Abbreviation(capitalize(f"{first} {link} {last}", match)), match, language)
 
 
-_PLAIN_WEEKDAYS = {"es": "lun|mié|jue|vie|sáb|dom", "fr": "lun|ven|sam|dim"}
+_PLAIN_WEEKDAYS = {
+    "es": "lun|mart|mié|miérc|juev?|vier?|sáb|dom", "fr": "lun|merc|vendr?|ven|sam|dim",
+}  # fmt: skip
 
 
 def _weekday_name(language: str, written: str) -> str:

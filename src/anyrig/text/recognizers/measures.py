@@ -147,7 +147,7 @@ def _measure_pattern(language: str) -> str:
 
 _MEASURE = {
     "en": r"(?: (?P<word>hundred|thousand|lakh|crore|million|billion|trillion)\b|"
-    r"(?P<letter>[kKM])(?= ))?"
+    r"(?: (?=M (?!in\b)))?(?P<letter>[kKM])(?= ))?"
     r"(?P<gap>[ -]?)(?P<unit>{unit})(?P<power>{power})?"
     r"(?:\.? ?/ ?(?P<per>{unit}|{period})(?P<per_power>{power})?|"
     r"(?: per |p(?=[hs](?!\w)))(?P<per_word>{unit}))?"
@@ -516,18 +516,34 @@ def propose_feet_inches(match: re.Match[str]) -> Proposal:
     return _close(value, match)
 
 
+_BY = r"(?: ?[x×] ?| by )"
 _SIDE = rf"({AMOUNT}\"|\d{{1,4}}'(?: ?-?{AMOUNT}(?:\"|''))?)"
 
 
 @recognizer(
     "measure",
-    rf"(?<![\w.]){_SIDE} ?[x×] ?{_SIDE}(?: ?[x×] ?{_SIDE})?(?![\w'\"])",
+    rf"(?<![\w.]){_SIDE}{_BY}{_SIDE}(?:{_BY}{_SIDE})?(?![\w'\"])",
     needs="\"'",
     weight=1.8,
 )
 def propose_sheet(match: re.Match[str]) -> v.Value:
     """Sides in feet and inches: `8" x 10"`, `7' x 6'6"`."""
-    return v.Dimensions(tuple(_parse_side(side) for side in match.groups() if side))
+    value = v.Dimensions(tuple(_parse_side(side) for side in match.groups() if side))
+    return _make_attributive(value) if is_attributive(match) else value
+
+
+def _make_attributive(value: v.Value) -> v.Value:
+    """Sides that tell what kind of thing follows: a 9x13-in. pan, a 2" x 4" stud."""
+    if isinstance(value, v.Measure):
+        return replace(value, attributive=True)
+    if isinstance(value, v.Dimensions):
+        return v.Dimensions(tuple(map(_make_attributive, value.parts)))
+    if isinstance(value, v.Phrase):
+        parts: list[v.Value | str] = [
+            one if isinstance(one, str) else _make_attributive(one) for one in value.parts
+        ]
+        return v.Phrase(tuple(parts))
+    return value
 
 
 _EDGES = {"W": "wide", "D": "deep", "H": "high", "L": "long"}
@@ -711,12 +727,13 @@ def propose_dimensions(language: str, match: re.Match[str]) -> v.Value | Proposa
         for side, unit, power in sides
         for amount in (parse_amount(side, language=language),)
     )
-    last = parts[-1]
-    if language == "en" and isinstance(last, v.Measure) and re.search(r"\d-[a-z]+\.?$", match[0]):
-        parts = (*parts[:-1], replace(last, attributive=True))  # a 9x13-in. pan
+    joined = isinstance(parts[-1], v.Measure) and re.search(r"\d-[a-z]+\.?$", match[0])
     value: v.Value = v.Dimensions(parts)
+    if language == "en" and (joined or is_attributive(match)):
+        value = _make_attributive(value)
     if language != "en" and not measured and len(sides) == 2:
-        value = v.Range(parts[0], parts[1], _TIMES[language])
+        sized = language == "fr" and len(sides[1][0]) < 3 and " " not in match[0]
+        value = v.Range(parts[0], parts[1], "sur" if sized else _TIMES[language])
     if language == "fr" and len(parts) == 2 and _is_relay(sides):
         value = v.Phrase((parts[0], "fois", parts[1]))
     if match[0].endswith(".") and not sides[-1][1]:

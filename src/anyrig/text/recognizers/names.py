@@ -669,6 +669,31 @@ def propose_directive(match: re.Match[str]) -> v.Value:
     return v.Phrase((year, v.Number(match[2]), office))
 
 
+@recognizer(
+    "section",
+    r"(?<![\w.])([IVX]{1,5})((?:\.(?:[A-H]|\d{1,2}|[a-h]))+)(?!\w|\.\w)",
+    needs=["capitalDot"],
+    digits=False,
+    at="capital",
+    weight=2,
+)
+def propose_roman_section(match: re.Match[str]) -> v.Value | None:
+    """`Section IV.B.2`."""
+    number = roman_value(match[1])
+    if not number or not _SECTION_BEFORE.search(before(match, 14)):
+        return None
+    inner: list[v.Value] = [
+        v.Number(part) if part.isdecimal() else v.Letters(part.upper())
+        for part in match[2][1:].split(".")
+    ]
+    return v.Phrase((v.Number(str(number)), *inner))
+
+
+_SECTION_BEFORE = LazyPattern(
+    r"(?i)\b(?:sections?|secs?\.|parts?|chapters?|paragraphs?|articles?|arts?\.|appendix|annex) $"
+)
+
+
 def _parse_subsections(written: str) -> list[v.Value | str]:
     """`(a)(2)(ii)`."""
     parts: list[v.Value | str] = []

@@ -79,6 +79,9 @@ def propose_fraction(match: re.Match[str]) -> v.Value | Proposal | None:
         return v.Score((v.Number(above), v.Number(below)))
     if not whole and len(above) > 1 and len(below) < 3 and _is_of_cricket(match):
         return v.Phrase((v.Number(above), "for", v.Number(below)))
+    if not whole and _ACT.search(before(match, 30)):
+        year: v.Value = v.Year(int(above)) if len(above) == 4 else v.Number(above)
+        return v.Phrase((year, "slash", v.Number(below)))
     if (not whole and int(above) > 20 and int(below) > 20) or int(below) > 1000:
         return v.Fraction(int(above), int(below), number, style="over")
     if whole and int(above) >= int(below):
@@ -88,6 +91,11 @@ def propose_fraction(match: re.Match[str]) -> v.Value | Proposal | None:
     return v.Fraction(int(above), int(below), number)
 
 
+_ACT = LazyPattern(
+    r"\b(?:Reg\.|Regulation|Directive|Decision|Resolution|Res\.|Dec\.|Dir\.|Recommendation|"
+    r"Opinion|Case|Order) (?:\((?:E[CU]|EEC)\) )?(?:No\.? )?$"
+)
+"""Before the number of an act, which is no fraction: Regulation (EU) 2016/679."""
 _RUNS_MADE = LazyPattern(
     r"\b(?:made|reach\w*|score\w*|post\w*|slump\w*|collaps\w*|declar\w*|total\w*|were|on|at) $"
 )
@@ -147,7 +155,8 @@ def propose_vulgar(match: re.Match[str]) -> v.Value:
 
 @recognizer(
     "ordinal",
-    r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+)\^?(?:st|nd|rd|th|ˢᵗ|ⁿᵈ|ʳᵈ|ᵗʰ)(s?)\b",
+    r"(?<![\w.,])(\d{1,3}(?:,\d{3})+|\d+)\^?(?:st|nd|rd|th|ˢᵗ|ⁿᵈ|ʳᵈ|ᵗʰ|"
+    r"(?<=[23])d(?= (?:Cir|Dist|Dept|Div|ed|Sess|Cong|Lt|Cav|Inf|Bn|Regt|Armored)\b))(s?)\b",
     flags=re.IGNORECASE,
     weight=1.1,
 )
@@ -413,7 +422,8 @@ def propose_tens_of(match: re.Match[str]) -> v.Value | None:
     names = {"10": "tens", "100": "hundreds", "1000": "thousands", "10000": "ten thousands",
              "100000": "hundred thousands", "1000000": "millions"}  # fmt: skip
     name = names.get(match[1].replace(",", ""))
-    if not name or not (match[2] or "," in match[1] or match[1] == "100"):
+    several = match[2] or "," in match[1] or (len(match[1]) > 2 and word_before(match) != "the")
+    if not name or not several:
         return None
     return v.Phrase((name, "of")) if match[2] else v.Abbreviation(name)
 
@@ -727,7 +737,8 @@ _DEGREE_WORDS = frozenset(
     "alcohólicos n s e o w".split()
 )
 _NO_ORDERED = frozenset(
-    "durante hasta desde entre según cuando mientras aunque pero como tras sin unos unas nada ayer "
+    "dentro fuera arriba abajo siempre durante hasta desde entre según cuando mientras "
+    "aunque pero como tras sin unos unas nada ayer "
     "hoy mañana ahora también luego después antes donde porque ante contra".split()
 )
 """Small words behind a number with º that are not what it orders."""
@@ -811,17 +822,26 @@ _IN_ORDER = (
 ).split()
 
 
+_FRENCH_LIST = LazyPattern(
+    r"(?<![\d,-])1[°º] (?!et\b|ou\b|à\b)[^\W\d_][^°º]{3,300}(?<![\d,-])2[°º] "
+)
+
+
 @recognizer(
     "ordinal",
     r"(?:(?<=\d, )|(?<=[IVX], )|(?<=\b[Aa]u )|(?<=\b[Dd]u )|(?<=\b[Ll]e ))"
     r"([1-9]|10)[°º](?=[,;]| d(?:e l|u|es)\b)|(?:^|(?<=[:;] ))([1-9]|10)[°º](?= [A-ZÀ-Ý]|"
-    r" (?!au\b|aux\b|à\b|en\b|les?\b|la\b|de\b|ce\b|dans\b|et\b|sur\b|ou\b)[a-zà-ÿ]{3})",
+    r" (?!au\b|aux\b|à\b|en\b|les?\b|la\b|de\b|ce\b|dans\b|et\b|sur\b|ou\b)[a-zà-ÿ]{3})|"
+    rf"{NUMBER_START}([1-9]|10)[°º](?= [^\W\d_])",
     languages=("fr",),
     weight=1.6,
 )
 def propose_french_item(match: re.Match[str]) -> v.Value | None:
-    """Of a law: II, 2°, du code; au 3° de l'article."""
-    number = int(match[1] or match[2])
+    """Of a law or a list: II, 2°, du code; au 3° de l'article; il faut 1° signer, 2° dater."""
+    number = int(match[1] or match[2] or match[3])
+    near = max(0, match.start() - 300)
+    if match[3] and not _FRENCH_LIST.search(match.string, near, match.end() + 300):
+        return None
     return v.Abbreviation(_IN_ORDER[number - 1]) if number else None
 
 

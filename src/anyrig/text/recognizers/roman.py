@@ -183,7 +183,7 @@ def propose_name(match: re.Match[str]) -> Proposal | None:
 @recognizer(
     "roman",
     r"(?<![\w.&-])(?:([IVX]{2,6}|[VX])(?:st|nd|rd|th)(?!\w)|"
-    r"([IVXL]{2,})(?=(?:th)? (?:century|centuries|Century|Olympi)))",
+    r"([IVXL]{2,})(?=(?:th)? (?:century|centuries|Century|Olympi|c\.)))",
     needs="IVXL",
     weight=2,
     at="capital",

@@ -66,16 +66,18 @@ _SLASHED = {
     "c/o": "care of", "n/a": "not applicable", "N/A": "not applicable", "s/he": "she or he",
     "a/c": "account", "a/k/a": "also known as", "y/y": "year over year",
     "q/q": "quarter over quarter", "m/m": "month over month", "Y/Y": "year over year",
-    "B/P": "blood pressure", "b/p": "blood pressure", "w/in": "within", "w/out": "without",
-    "T/F": "true or false", "Y/N": "yes or no", "y/n": "yes or no",
+    "f/u": "follow up", "F/u": "Follow up", "F/U": "follow up", "r/o": "rule out",
+    "h/o": "history of", "s/p": "status post", "B/P": "blood pressure", "b/p": "blood pressure",
+    "w/in": "within", "w/out": "without",
+    "W/D": "washer and dryer", "T/F": "true or false", "Y/N": "yes or no", "y/n": "yes or no",
 }  # fmt: skip
-_SPELLED_WITH_SLASH = ("AC/DC", "I/O", "TCP/IP", "CI/CD", "A/C", "P/E", "R/C", "O/S", "P/L")
+_SPELLED_WITH_SLASH = ("AC/DC", "TCP/IP", "CI/CD")
 
 
 @recognizer(
     "slash",
     rf"\b([Hh]e/she|[Ss]he/he|him/her|his/hers?|"
-    rf"{one_of([*_SLASHED, *_SPELLED_WITH_SLASH])})(?![\w/])",
+    rf"{one_of([*_SLASHED, *_SPELLED_WITH_SLASH])}|(?<![./])[A-Z]/[A-Z])(?![\w/])",
     needs="/",
     weight=1.5,
 )

@@ -37,8 +37,10 @@ _BREAK = LazyPattern(r"[.!?:;\n]\s")
 _AFTER_WORDS = ")]}\"'”’»`*%€£$²³"
 _NUMBERED_ITEM = re.compile(r"\s*\(?(?:\d{1,3}|[IVX]{1,5}|[ivx]{1,5})[.)]\s*\Z")
 _ITEMS = frozenset("ii iii iv vi vii viii ix xi xii".split())
-_SMALL_ITEM = LazyPattern(rf"(?:{'|'.join(_ITEMS)})\. [A-Z][a-z]")
-"""The next item of a list: Dry. iii. Fold."""
+_SMALL_ITEM = LazyPattern(
+    rf"(?:{'|'.join(_ITEMS)})\. [A-Z][a-z]|\(?(?:[a-i]|{'|'.join(_ITEMS)})\) [A-Z]"
+)
+"""The next item of a list: Dry. iii. Fold. (b) Date it."""
 _ROMAN = LazyPattern(r"[IVXLCDM]+\b")
 NAMED = rf"\b(?i:(?:{'|'.join(map(re.escape, english.NAMED_NOUNS))})s?\.? )"
 """A noun that a letter or a number behind it names, for a pattern."""
@@ -78,6 +80,8 @@ class StopTable:
 
     def opens_sentence(self, word: str) -> bool:
         """Whether a word with a capital opens a sentence and begins no name; of `L'art` the `L`."""
+        if word[1:] == ".":
+            return False  # an initial, and no L'art
         first = _ELISION.split(word.rstrip("."), maxsplit=1)[0].lower()
         return first in self.starters or bool(self.verbs and self.verbs.fullmatch(first))
 
@@ -109,6 +113,7 @@ _ENGLISH = frozenset(
 ) - {"son", "port", "span", "dan", "no"}
 
 
+_PLURAL_VERBS = frozenset("were are have weren't aren't haven't don't".split())
 _SPANISH_VERB = LazyPattern(
     r"(?!mir|jeric|salom)[^\W\d_]{2,}(?:ó|rá|r(?:án|emos|ían?)|[aei]ron|[^\W\d_](?:aban?|aron)|yendo)"
 )
@@ -175,6 +180,13 @@ def look_behind(text: str, end: int) -> Following:
     return Following(kind, word.removesuffix("'s").removesuffix("’s"), found[3] or "")
 
 
+def begins_sentence(follows: Following, language: str = "en") -> bool:
+    """Whether what follows opens a sentence, and is no name: `Neighbors were`, `Reward $50`."""
+    several = follows.word.endswith("s") and follows.second in _PLURAL_VERBS
+    priced = follows.second[:1] in tuple("$£€")
+    return several or priced or STOP_TABLES[language].opens_sentence(follows.word)
+
+
 def stop_after(
     text: str,
     end: int,
@@ -207,7 +219,7 @@ def stop_after(
         return "abbreviation"
     if start is not None and _LEADS_IN.search(text, max(0, start - 40), start):
         return "abbreviation"
-    if names_follow and not STOP_TABLES[language].opens_sentence(next_.word):
+    if names_follow and not begins_sentence(next_, language):
         return "abbreviation"
     return "both"
 
@@ -221,7 +233,8 @@ def is_certain_end(text: str, match: re.Match[str], language: str) -> bool:
         return False
     if after in OPEN or after in "-–—":
         following = text[end : end + 20].lstrip(OPEN + "-–— ")
-        if not following or is_small(following) or not following[0].isalnum():
+        small = is_small(following) and not _SMALL_ITEM.match(text, end)
+        if not following or small or not following[0].isalnum():
             return False
     elif not after.isalnum():
         return False
@@ -294,7 +307,8 @@ def _is_plain_word(text: str, start: int, end: int, after: str, language: str) -
     if text[start - len(word) - 1 : start - len(word)] == "." or word in _ITEMS:
         return False
     if not table.is_known(word.lower()):
-        return not _is_without_vowel(word)
+        cut = SURELY_CUT.get(language)
+        return not _is_without_vowel(word) and not (cut and cut.fullmatch(word))
     # Before a word that opens sentences "etc." ends one.
     first = _FIRST_WORD.match(text, end) if after.isupper() and word.lower() == "etc" else None
     return first is not None and first[0].lower() in table.starters
@@ -424,7 +438,7 @@ SURELY_CUT = {
         r"(?!(?:test|set|film|club|bit|clip|top|kit|web|pop|rock|bar|gol)$).*"
         r"(?:[bcfghkmpqtvx]|[^aeiouáéíóú][bcdfghjklmpqrtvz]|(?<![aeiou])[áéíóú][dr])"
     ),
-    "fr": LazyPattern(r".*é[bcdfghjklmnpqrtv]{1,2}"),
+    "fr": LazyPattern(r".*(?:é[bcdfghjklmnpqrtv]{1,2}|[bcdfgptv][lr]|trod)"),
 }
 """What no word of the language ends in: la port., le méd."""
 
@@ -542,8 +556,7 @@ def _ends_after_letter(text: str, start: int, follows: str, language: str) -> bo
         return True  # $10 O/W.
     if language != "en" and _NAMED_BY_LETTER.search(text, max(0, start - 16), start - 1):
         return True
-    first = re.match(r"[\w'’]+", follows)
-    return bool(first and STOP_TABLES[language].opens_sentence(first[0]))
+    return begins_sentence(look_behind(text, start + 1), language)
 
 
 _NAMED_BY_LETTER = LazyPattern(

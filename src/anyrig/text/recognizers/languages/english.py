@@ -24,6 +24,7 @@ TITLES = {
     "Pfc": "Private First Class", "Sgts": "Sergeants", "Lts": "Lieutenants", "Sts": "Saints",
     "Ald": "Alderman", "Dcn": "Deacon", "Ven": "Venerable", "Mses": "Mizzes", "Ld": "Lord",
     "Msgr": "Monsignor", "Commr": "Commissioner", "Commrs": "Commissioners", "Cllr": "Councillor",
+    "Spc": "Specialist",
 }  # fmt: skip
 """Before a name."""
 FIRST_NAMES = {
@@ -58,7 +59,8 @@ AFTER = {
     "Soc": "Society", "Hdqrs": "Headquarters", "Fwy": "Freeway", "Aly": "Alley", "Cres": "Crescent",
     "Sta": "Station", "Trl": "Trail", "Plz": "Plaza", "Gdns": "Gardens", "Xing": "Crossing",
     "Svc": "Service",
-    "Svcs": "Services", "Mgmt": "Management", "Agcy": "Agency", "Admin": "Administration",
+    "Ch": "Church", "Armd": "Armored", "Svcs": "Services", "Mgmt": "Management",
+    "Agcy": "Agency", "Admin": "Administration",
 }  # fmt: skip
 """After a name, with a capital."""
 LOWER = {
@@ -153,6 +155,8 @@ LOWER = {
     "mbr": "member", "mbrs": "members", "bsmt": "basement", "chmn": "chairman", "dpt": "department",
     "tkt": "ticket", "tkts": "tickets", "msg": "message", "msgs": "messages", "rpt": "report",
     "rpts": "reports", "twp": "township", "pkwy": "parkway", "mdse": "merchandise",
+    "lg": "large", "attd": "attached", "precip": "precipitation", "int'l": "international",
+    "nat'l": "national", "dep't": "department", "ass'n": "association", "sec'y": "secretary",
     "educ": "education", "hdqrs": "headquarters", "unk": "unknown",
 }  # fmt: skip
 """In the middle of a sentence."""
@@ -173,7 +177,7 @@ CLIPPED = dict(
         "chem chemical; chg charge; chm chairman; chmn chairman; cit cited; civ civil; clk clerk; "
         "clr clear; cmd command; cmdr commander; cml commercial; coeff coefficient; col colonel; "
         "coll college; comb combined; comm committee; conf conference; cong congress; "
-        "cons consolidated; const constant; constr construction; contr contract; "
+        "cons consolidated; cor corner; const constant; constr construction; contr contract; "
         "contrib contributed; conv convention; coop cooperative; corr corrected; cosm cosmetic; "
         "cpd compound; cr credit; crit critical; ct court; ctr center; ctrs centers; cty county; "
         "cult cultural; cust customer; cwt hundredweight; decl declaration; def definition; "
@@ -235,6 +239,21 @@ CLIPPED = dict(
     ).split("; ")
 )
 """Where a small letter or a mark shows that the sentence goes on: `the econ. policy`."""
+CLIPPED_LIKE_WORDS = frozenset(
+    "abs aft amb anon ann ans arch arr art att auto aux bio bus cap cent chap ch chem cit civ clr "
+    "col coll comb conf cong cons const conv coop cor corr cr crit cult cust deg def dep det dev "
+    "diag diff dim dip dipl disc doc docs dom dup econ el emb ep eng env eve exam fac fed fig figs "
+    "fin fr fut gal gen gram gym hon ill imp ind inf info init ins insp inst int jr kit lab labs "
+    "lang leg lib loc mach maj man math mech mem met mid mil mob mol mun mus mut myth nat nav neut "
+    "num obj opt ord org orgs par para paras pat pc pd perm pers phil pop pos pred prelim "
+    "prem prim "
+    "prob prod prof prog proj prom prop props pros prov psych pubs qr qual quest rec rehab "
+    "rep reps "
+    "res rt ry sal sci sel sem seq serv sig sm soc sol soph spec specs sub subs sup surf "
+    "sw syn sys "
+    "tech ter tot tr trad trans trib trop val veg vet vid vil voc wid".split()
+)
+"""Of these, those that are words of their own at the end of a sentence: she works in a lab."""
 NUMBERED = {
     "Whse": "Warehouse", "whse": "warehouse", "Pkg": "Package", "pkg": "package",
     "Ofc": "Office", "ofc": "office", "Trk": "Track", "trk": "track", "Pmt": "Payment",
@@ -458,15 +477,18 @@ SPOKEN_ACRONYMS = frozenset(
     "UNICEF UNIVAC UNIX VISA WAC WAN WASP WAV WAVES WYSIWYG YAML YOLO ZIP".split()
 )
 SPELLED_ACRONYMS = frozenset(
-    "AA AAA AARP ABA ABC AC ACLU AD ADD ADHD AFAIK AFC AFL AI AIM AKA ALS AM AMA AMC AMD AOC AOL "
+    "AA AAA AARP ABA ABC AC ACLU AD ADD ADHD AEDT AEST AFAIK AFC AFL AI AIM AKA ALS AM AMA "
+    "AMC AMD AOC AOL "
     "APA "
-    "API APR ASAP ASPCA ATM ATV AV AWS BA BAC BBC BC BCE BS BSc BYOB EEOC ICAO IMHO IMO IUCN "
+    "API APR ASAP ASPCA ATM ATV AV AWS BA BAC BBC BC BCE BS BSc BYOB CEST EEOC EEST ICAO "
+    "IMHO IMO IUCN "
     "UEFI UIUC AICPA CBS CE CEO CFO CIA CIO CNN COO "
     "CST CTO DC DDS DIY DJ DNA EDM EDT EEG EKG EMS EMT EOD EOF EOS EPA EPS ER ESA ESL ESPN EST "
     "ETA EU EV FAQ FBI FDA GIS GMT GPS GRE HBO HIV HMS HR IAEA IBM IBS ICU ID IDE IDK IED IEEE "
     "IELTS IMF IOS IOU IP IPA IPCC IPO IPOs IQ IRL IRS ISBN ISO ISSN IT ITV IUD IVF JD KPI LA LGBT "
     "LGBTQ LLC LLP LSE MA MBA MD MI MIT MLA MLB MST MSc MTV MVP NAACP NBA NBC NCAA NFC NFL NGO "
-    "NHL NICU NPR NY OAP OCD OCR OECD OED OJ OLED OMG OS PBS PC PDT PLC PM PR PST PhD QA RAF RN "
+    "NHL NICU NPR NY NZDT NZST OAP OCD OCR OECD OED OJ OLED OMG OS PBS PC PDT PLC PM PR "
+    "PST PhD QA RAF RN "
     "RNA ROI RSVP SAT SATs SOS SUV SUVs TSA TV UAE UAV UCL UCLA UCSF UEA UFC UFO UI UK UN UNHCR "
     "UPC UPI UPS URL US USA USAF USB USC USDA USMC USPS USS USSR UTC UV UX VAT VIP VP WWE YMCA "
     "YWCA".split()
@@ -639,7 +661,10 @@ STARTERS = frozenset(
     "would should let let's don't didn't please turn go call meet today tomorrow yesterday two "
     "three such few several nearly almost about over under during despite according we're it's "
     "he's she's i'm they're that's there's yours mine ours hers theirs you're we've i've isn't "
-    "wasn't can't won't see".split()
+    "wasn't can't won't see ask add use take bring keep make check send press click choose select "
+    "enter remove stir bake mix pour shake wait try get give leave read write look visit pay apply "
+    "repeat serve hold push pull put allow drain rinse drive follow continue sign answer remember "
+    "avoid ensure".split()
 )
 """Words that open a sentence when they have a capital, and begin no name."""
 
@@ -649,7 +674,8 @@ SHORT_FORMS = (
         "Lt Sgt Capt Gen Gov Sen Prof Rev Col Maj Profs Sens Reps Govs Drs Rep Supt Insp Cpl Cmdr "
         "Adm Amb Atty Msgr Bp Cdr").split()},
         lead=r"(?:(?<=[Tt]he )|(?<=\d(?:st|nd) )|(?<=[a-z] )|"
-             r"(?<=[A-Z]\. ))", rest=r"(?= [a-z(])", weight=1.2),
+             r"(?<=[A-Z]\. )|(?<=(?:Lt|Gy)\. )|(?<=Maj\. )|(?<=Brig\. )|(?<=Atty\. ))",
+        rest=r"(?= [a-z(]|[,;)])", weight=1.2),
     ShortForm({"fl.": "floor", "ed.": "edition", "c.": "century", "cent.": "century",
         "gr.": "grade", "min.": "minute", "hr.": "hour", "wk.": "week", "yr.": "year",
         "qtr.": "quarter", "inn.": "inning", "mvt.": "movement", "mvmt.": "movement",
@@ -704,6 +730,13 @@ SHORT_FORMS = (
     ShortForm({"st.": "street"}, lead=behind("[Tt]he", "[Tt]his", r"\b[Aa]", "[Oo]ur", "main",
         "one-way", "side", "back"), ends="any", weight=1.6),
     ShortForm({"tog.": "together"}, ends="any"),
+    ShortForm({"sts.": "stitches", "sts": "stitches"}, lead=behind(r"\d"), ends="any"),
+    ShortForm({"dec.": "decrease", "inc.": "increase"}, rest=r"(?= \d+ sts?\b)", weight=1.8),
+    ShortForm({"blk.": "black"}, rest=r"(?= (?:&|and) wh)", weight=1.8),
+    ShortForm({"Ave.": "Average"}, rest=r"(?= (?:temp|speed|w[te]|price|age|cost|rain|hum))",
+        weight=1.8),
+    ShortForm({"bur.": "buried", "bap.": "baptized", "bapt.": "baptized", "res.": "resided"},
+        lead=behind("[,;]"), rest=r"(?= (?:at |in )?[A-Z\d])", weight=1.8),
     ShortForm({"rep.": "repeat", "Rep.": "Repeat"},
         rest=r"(?= (?:from|rows?|rnds?\.?|to end|until|between|last|this|"
              r"\d+ times)\b)", weight=1.8),
@@ -812,10 +845,12 @@ SHORT_FORMS = (
         rest=r"(?= (?:Antrim|Armagh|Carlow|Cavan|Clare|Cork|Derry|Donegal|Down|Dublin|Durham|"
         r"Fermanagh|Galway|Kerry|Kildare|Kilkenny|Laois|Leitrim|Limerick|Longford|Louth|"
         r"Mayo|Meath|Monaghan|Offaly|Roscommon|Sligo|Tipperary|Tyrone|Waterford|"
-        r"Westmeath|Wexford|Wicklow|Rd|Road|Hwy|Highway|Rte|Route)\b)",
+        r"Westmeath|Wexford|Wicklow|Rd|Road|Hwy|Highway|Rte|Route|Commr|Comm|Commission|"
+        r"Clerk|Sheriff|Council|Courthouse|Executive|Judge|Atty|Attorney)\b)",
         weight=1.8),
     ShortForm({"Conf.": "Conference"}, rest=r"(?= (?:Rm\.|Room\b|Call\b))"),
-    ShortForm({"c.": "century"}, lead=behind("[IVX]th"), ends="any", weight=1.4),
+    ShortForm({"c.": "century"}, lead=behind("[IVX]th", "[VX][IVX]", "I[IVX]"), ends="any",
+        weight=1.4),
     ShortForm({"Flt.": "Flight"}, rest=r"(?= [A-Z]{2} ?\d)"),
     ShortForm({"K.": "K", "D.": "D"}, rest=r"(?= \d{2,3}[a-z]?\b(?! [A-Z]\w+ (?:St|Ave|Rd)))",
         weight=1.4),

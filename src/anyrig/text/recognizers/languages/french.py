@@ -27,7 +27,10 @@ SHORT_MONTHS = {
     "avr": 4, "juil": 7, "juill": 7, "aoû": 8, "aout": 8, "sept": 9, "sep": 9, "oct": 10,
     "nov": 11, "déc": 12, "dec": 12, "decembre": 12,
 }  # fmt: skip
-SHORT_WEEKDAYS = {"lun": 0, "mar": 1, "mer": 2, "jeu": 3, "ven": 4, "sam": 5, "dim": 6}
+SHORT_WEEKDAYS = {
+    "lun": 0, "mar": 1, "mer": 2, "merc": 2, "jeu": 3, "ven": 4, "vend": 4, "vendr": 4, "sam": 5,
+    "dim": 6,
+}  # fmt: skip
 TO, AND, OVER = "à", "et", "sur"
 # Before a name, with or without a full stop.
 TITLES = {
@@ -57,7 +60,8 @@ TITLES = {
     "Amb.": "ambassadeur", "Prés.": "président", "Sén.": "sénateur",
     "SS.": "Saints", "Vte": "vicomte", "Ctesse": "comtesse", "RR. PP.": "révérends pères",
     "Vice-am.": "vice-amiral", "C.-am.": "contre-amiral",
-    "Am.": "amiral", "Éts": "établissements", "Ets": "établissements", "Sté": "société",
+    "Am.": "amiral", "Adj": "adjudant", "Adm.": "administrateur", "Éts": "établissements",
+    "Ets": "établissements", "Sté": "société",
 }  # fmt: skip
 SMALL_RANKS = "Gal Cdt Cne Lt Sgt Cpl Lcl Slt Mgr".split()
 """Of these, those that are written small too: le gal Foch."""
@@ -94,7 +98,8 @@ NUMBERED = {
     "voit.": "voiture", "tabl.": "tableau", "arts.": "articles",
     "chaps.": "chapitres", "vols.": "volumes",
     "col.": "colonne", "feuil.": "feuillet", "exerc.": "exercice",
-    "concl.": "conclusion", "cons.": "considérant", "délib.": "délibération",
+    "ill.": "illustration", "concl.": "conclusion", "cons.": "considérant",
+    "délib.": "délibération",
 }  # fmt: skip
 # May be the last word of a sentence.
 CLOSERS = {
@@ -256,7 +261,33 @@ CLIPPED = (
     "transfert transformation transport travaux trimestre unité université utilisation vacances "
     "validation valeur variable variation végétation véhicule vélocité vendeur ventilation "
     "vérification verset vestiaire vêtement vétérinaire vigueur visibilité visite vitamine "
-    "vitesse vocabulaire voiture volontaire voyage"
+    "vitesse vocabulaire voiture volontaire voyage "
+    "absence accident accord achat adhérent admission agrément allocataire ampoule anecdote "
+    "apprentissage arbitrage artisan assemblée attestation audience autonomie avertissement "
+    "baccalauréat bagage baptême bénéfice bénéficiaire bénévole biographie brevet brochure budget "
+    "calendrier canton capitaine catalogue cérémonie championnat chapitre chronologie coefficient "
+    "collaborateur colonel colonie compétence compréhension conclusion concours confiture "
+    "connaissance conséquence consigne constat contentieux contravention convention convocation "
+    "coordination cotisation crédit croisement dénomination dermatologie desserte développement "
+    "diagnostic dialogue directive dispense dispositif dissertation docteur doctorat domicile "
+    "dramaturge échange échéance éclairage effet égalité élève émission énergie enquête enseigne "
+    "entrée enveloppe équation équivalence espérance essence étude étymologie événement évolution "
+    "excursion exécution expédition expert filiale fréquentation gendarmerie glossaire gravure "
+    "groupe habitation hebdomadaire héritage hypothèque inauguration indice infirmerie initiative "
+    "innovation intervention introduction investissement itinéraire journal journée législature "
+    "lexique liaison localité magistrat maintenance maladie mandat manuscrit marchandise mémoire "
+    "menuiserie métallurgie moniteur motivation municipalité nationalité navigation nomenclature "
+    "objectif observatoire oncologie opposition orchestre orientation parcelle parenthèse "
+    "parlement "
+    "pédiatrie permanence personne personnel perspective pharmacien photo physiologie plaidoirie "
+    "plantation poésie pourvoi prédiction prélèvement prescription présidence président prévision "
+    "prévoyance procès procuration prologue pronom pronostic prononciation protocole "
+    "psychologie quartier rapport réception récépissé rectification référendum refuge régiment "
+    "relation rémunération reprise rétroaction rubrique sacrement salarié sanction scrutin "
+    "secteur sénat signalisation sommaire soustraction souvenir stage stratégie succursale suite "
+    "suppression syndicat synonyme synthèse tarif témoin tempête tension titre topographie total "
+    "paracétamol amoxicilline ibuprofène antalgique tribune unité urbanisme vaccination "
+    "vigilance virement voyageur"
 ).split()
 CLIPPED_ADJECTIVES = (
     "complet individuel augmenté revu corrigé aménagé ancien annuel antérieur automatique "
@@ -607,7 +638,25 @@ SHORT_FORMS = (
         r"\dh", r"\d h", r"\d,", "/j,", "/j"), ends="any", weight=2.2),
     ShortForm({"V.": "voir"},
         rest=r"(?= (?:aussi|égal|not\.|infra|supra|p\.|art\.|n°|C\.))"),
-    ShortForm({"n.": "né"}, lead=r"(?<=\()", rest="(?= (?:à|en|le) )"),
+    ShortForm({"n.": "né", "m.": "mort"}, lead=r"(?:(?<=\()|(?<=, ))",
+        rest=r"(?= (?:à|en|le) [A-ZÀ-Ý\d])"),
+    ShortForm({"Cdt": "cordialement", "Cdlt": "cordialement"}, rest="(?=,)",
+        lead=r"(?:^|(?<=[.!?] ))",
+        weight=1.6),
+    ShortForm({"s.": "salle"}, lead=behind(","), rest=r"(?= \d{2,4}(?!\d))", weight=1.4),
+    ShortForm({"Int.": "Intérieur", "Éd.": "Éducation", "Just.": "Justice"},
+        lead=r"(?:(?<=[Dd]e l')|(?<=[Dd]e la ))", ends="any", weight=1.8),
+    ShortForm({"min.": "ministre"}, lead=_RANKED,
+        rest=rf"(?= (?:de l'|des |du |de la )[{CAPITAL}])",
+        weight=1.8),
+    ShortForm({"couv.": "couvert"}, lead=behind("ciel", "temps"), ends="any", weight=1.8),
+    ShortForm({"assoc.": "association"}, lead=r"(?:(?<=l')|(?<=une )|(?<=cette )|(?<=les ))",
+        ends="any"),
+    ShortForm({key: TITLES[key] for key in ("Dr", "Pr", "Dre")}, lead=behind(r"\b[LlCc]e",
+        r"\b[Dd]u", r"\b[Aa]u", r"\b[Uu]n", r"\bla", r"\bcette"), rest=r"(?=,? [a-zà-ÿ]|\.)"),
+    ShortForm({"Col": "colonel"}, lead=_RANKED, rest=rf"(?= [{CAPITAL}])", weight=1.2),
+    ShortForm({"chap.": "chapelle", "Chap.": "Chapelle"},
+        rest=r"(?= (?:Ste?|Sainte?|Notre|N\.)[- ]?)", weight=1.8),
     ShortForm({key: TITLES[key] for key in ("S. M.", "S. S.", "S. E.", "S. A. R.")},
         rest=r"(?= ?[!?,;])"),
     ShortForm({"vol.": "volumes", "t.": "tomes", "pp.": "pages"}, lead=behind(r"\d"),

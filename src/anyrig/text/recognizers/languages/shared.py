@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 CAPITAL = "A-ZÁÉÍÓÚÜÑÀÂÄÇÈÊËÎÏÔÖÙÛŸŒÆ"
 SMALL = "a-záéíóúüñàâäçèêëîïôöùûÿœæ"
-NUMBER_NEXT = r"(?= ?(?:[-#(+]?\d|(?-i:[IVXLC]+)\b(?!['’])|(?-i:[LRD])\. ?\d))"
+NUMBER_NEXT = r"(?= ?(?:[-#(+]?\d|(?-i:[IVXLC]+|[ivx]{2,5})\b(?!['’])|(?-i:[LRD])\. ?\d))"
 YEAR_NEXT = r"(?= (?:en |c\. |v\. )?1\d{3}\b| (?:le |el )?\d{1,2} )"
 NAME_NEXT = rf"(?=[ -](?:(?-i:[{CAPITAL}])|(?:de|du|des|la|le|el|los|las)\b|d'|l'))"
 """A name or the rest of one: Foch, de la Paz, l'Europe."""

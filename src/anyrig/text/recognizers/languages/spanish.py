@@ -28,7 +28,8 @@ SHORT_MONTHS = {
     "setiembre": 9, "febr": 2, "agto": 8, "novbre": 11, "dicbre": 12, "mzo": 3, "octbre": 10,
 }  # fmt: skip
 SHORT_WEEKDAYS = {
-    "lun": 0, "mar": 1, "mié": 2, "mie": 2, "mierc": 2, "miérc": 2, "jue": 3, "vie": 4, "sáb": 5,
+    "lun": 0, "mar": 1, "mart": 1, "mié": 2, "mie": 2, "mierc": 2, "miérc": 2, "jue": 3, "juev": 3,
+    "vie": 4, "vier": 4, "sáb": 5,
     "sab": 5, "dom": 6,
 }  # fmt: skip
 TO, AND, OVER = "a", "y", "sobre"
@@ -305,10 +306,34 @@ CLIPPED = (
     "titulaciones trabajo traductor tramitación transferencia transporte tratamiento tributo "
     "trimestre trimestral universidad urbanización urgencia urgente utilización vacaciones "
     "valoración variedad vecinos vehículo velocidad vencimiento ventana vestuario viabilidad "
-    "vicepresidente visibilidad vocabulario vocal voluntario votación zapatería"
+    "vicepresidente visibilidad vocabulario vocal voluntario votación zapatería "
+    "abogado acuerdo adhesión adolescente adquisición advertencia agravante alcalde ambulatorio "
+    "aniversario apertura aprendizaje arbitraje archivo argumento arrendamiento asamblea aspirante "
+    "aumento avería ayudante bachillerato balance bautismo becario biografía borrador cabecera "
+    "calendario cámara campeonato canciller candidato carga cartografía ceremonia certamen "
+    "circulación circunscripción cirugía cirujano ciudadano código coeficiente colaborador "
+    "comisario competencia compraventa compromiso conclusión concurso conductor congreso "
+    "constructor consulta convalidación convenio convocatoria cooperación coronel crédito crónica "
+    "cuarentena cultura defensa demanda dependencia dermatología desarrollo descubrimiento destino "
+    "destinatario diploma diócesis dirigente discurso diseño disertación divulgación embajada "
+    "encuesta energía entidad entrenador episodio equipaje errata escultura especificación "
+    "esperanza etimología excursión exploración expositor filosofía financiación firma fiscal "
+    "fracción franquicia fundador género glosario graduado grupo guarnición hipoteca horario "
+    "huésped impuesto incidencia independencia infracción inmueble instancia interés intervención "
+    "inversión itinerario jerarquía judicatura juzgado lámina lector letrado liderazgo lingüística "
+    "mecánico mensaje meteorología migración misión monumento narración nómina nomenclatura "
+    "objetivo observatorio oposición orquesta pabellón parlamento pasajero pediatría península "
+    "pensión permanencia personal perspectiva poesía política potencia práctica presencia préstamo "
+    "prevención producto pronóstico pronunciación propuesta protocolo provisión proyecto "
+    "psicología "
+    "queja reactivo receta reclamante reconstrucción recuento rector refugio reina reparación "
+    "reportaje representación residuo restauración retención reunión ruta salón sanción seguro "
+    "selección senado sindicato sinónimo sistema solución subasta sugerencia tarifa teatro teoría "
+    "tesorero tipo título total traslado trayecto tutor vacuna valle validez versión viajero "
+    "vigencia vivienda"
 ).split()
 CLIPPED_ADJECTIVES = (
-    "crítico absoluto relativo específico abierto acondicionado actualizado adjunto "
+    "inédito crítico absoluto relativo específico abierto acondicionado actualizado adjunto "
     "administrativo amueblado ampliado antiguo aprobado "
     "automático bilingüe céntrico climatizado comarcano completo confirmado congelado consolidado "
     "corregido cuadrado científico decorado definitivo dedicado derivado descatalogado eléctrico "
@@ -446,7 +471,8 @@ KINGS = QUEENS | frozenset(
     "abderramán muhammad mohamed hassan selim solimán murad mehmed hasán rainiero raniero "
     "hugo roberto malcolm david kenneth olav erico canuto valdemar segismundo ladislao "
     "casimiro bela andrés duarte sebastián dionisio teobaldo wamba alarico teodorico "
-    "recaredo enrico filippo henry louis charles philip william george edward richard "
+    "vaticano letrán recaredo enrico filippo henry louis charles philip william george "
+    "edward richard "
     "james paul".split()
 )
 # Behind a Roman numeral that is read as an ordinal.
@@ -600,6 +626,17 @@ SHORT_FORMS = (
     ShortForm({key: words for key, words in CLOSERS.items() if key not in AGREEING}, ends="any",
         weight=1.15, any_case=True, acronyms=True),
     ShortForm({"Cía.": "compañía", "Cia.": "compañía"}, ends="name"),
+    ShortForm({"Dir. Gral.": "Dirección General", "Dir.": "Dirección",
+        "D. G.": "Dirección General"},
+        lead=behind(r"\b[Ll]a"), rest=r"(?= (?:de|del) )", weight=2),
+    ShortForm({"inv.": "invierno", "prim.": "primavera"}, lead=behind(r"\b[Ee]n", r"\b[Ee]l"),
+        ends="any", weight=1.6),
+    ShortForm({"v.": "vuelto", "r.": "recto"}, lead=behind(*(
+        rf"f\. {digits}" for digits in (r"\d", r"\d\d", r"\d\d\d"))), ends="any", weight=1.8),
+    ShortForm({"Hnos.": "Hermanos"}, lead=r"(?<=[a-záéó] )", rest=NAME_NEXT, weight=1.6),
+    ShortForm({"ud.": "unidad"}, lead=behind(r"\b[Ll]a", r"\bcada", r"\bpor", r"\buna"),
+        ends="any", weight=1.8),
+    ShortForm({"esc.": "escala"}, rest=r"(?= de (?:Ric|Mer|Cel|Fah|Beau|Mo))", weight=1.8),
     ShortForm(SMALL_CLOSERS, ends="any", weight=1.3),
     ShortForm({"N.": "norte", "S.": "sur", "E.": "este", "O.": "oeste", "N": "norte", "S": "sur",
         "E": "este", "O": "oeste"}, lead=behind("latitud", "longitud", r"lat\.", r"long\."),
