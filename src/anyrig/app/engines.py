@@ -12,6 +12,7 @@ from anyrig.errors import (
     InvalidInputError,
     Message,
     MissingPackageError,
+    MissingSampleError,
     MissingVoiceError,
     MissingWeightsError,
     OptionRef,
@@ -81,7 +82,9 @@ class VoiceOptions(Request):
     )  # fmt: skip
 
 
-EngineState = Literal["ready", "needs extra", "needs environment", "needs weights", "broken"]
+EngineState = Literal[
+    "ready", "needs extra", "needs environment", "needs weights", "needs voice", "broken"
+]
 
 
 @dataclass(frozen=True)
@@ -249,12 +252,20 @@ def find_weights(
             if folder is None or options.model or name == find_requested_engine(rig, options):
                 raise
             return rig.engine_weights.find(engine_class, _find_downloaded(rig, name), home)
+    except MissingSampleError:
+        raise
     except MissingWeightsError as error:
         if engine_class.info.repository:
-            error.hint = Message("anyrig engines get {name}. {hint}", name=name, hint=error.hint)
+            get = describe_get(engine_class.info)
+            error.hint = Message("{get}. {hint}", get=get, hint=error.hint)
         if folder is None:
             error.hint += f" Their folder is {rig.folders.models / name}."
         raise
+
+
+def describe_get(info: EngineInfo) -> str:
+    """The command that downloads the weights of an engine."""
+    return f"anyrig engines get {info.name}" + (" --voice NAME" if info.has_voice_files else "")
 
 
 def find_weights_folder(rig: Rig, options: VoiceOptions, name: str) -> Path | None:
@@ -283,10 +294,15 @@ def find_cached_weights(rig: Rig, name: str) -> Path | None:
     """An engine's repository in the hub's cache, if the engine can use what is there of it."""
     engine_class = engines.engine_class(name)
     folder = find_cached_repository(engine_class.info.repository)
-    if folder is None or engine_class.environment is not None:
-        return folder
+    if folder is None:
+        return None
     try:
-        rig.engine_weights.find(engine_class, folder, rig.folders.environments)
+        if engine_class.environment is None:
+            rig.engine_weights.find(engine_class, folder, rig.folders.environments)
+        else:  # which may not be there yet
+            engine_class.find_weights(folder)
+    except MissingSampleError:
+        return folder
     except AnyrigError:
         return None
     return folder
@@ -333,7 +349,8 @@ def check_engine(rig: Rig, options: VoiceOptions, name: str) -> EngineStatus:
     except AnyrigError as error:
         fix = error.hint
         if isinstance(error, MissingWeightsError):
-            state = "needs weights"
+            is_voice = isinstance(error, MissingSampleError)
+            state = "needs voice" if is_voice else "needs weights"
         elif isinstance(error, MissingPackageError):
             state = "needs environment" if own else "needs extra"
             fix = localize_install_commands(fix)
@@ -341,9 +358,8 @@ def check_engine(rig: Rig, options: VoiceOptions, name: str) -> EngineStatus:
             state = "broken"
         if state == "needs extra" and info.repository:
             fix = Message(
-                "anyrig engines get {name}. It installs the packages ({command}) and downloads the"
-                " weights.",
-                name=name,
+                "{get}. It installs the packages ({command}) and downloads the weights.",
+                get=describe_get(info),
                 command=fix,
             )
         return EngineStatus(info, state, error.message, fix, has_environment=own)
@@ -494,7 +510,7 @@ def _describe_installation(rig: Rig, options: VoiceOptions, name: str, language:
     if offer is not None and offer.engine == name:
         steps = [f"anyrig voices get {offer.language}"]
     elif info.weights and info.repository:
-        steps = [f"anyrig engines get {name}"]  # it installs the packages as well
+        steps = [describe_get(info)]  # it installs the packages as well
     else:
         needs_weights = f"its weights, see `anyrig engines show {name}`" if info.weights else ""
         steps = [localize_install_commands(info.install), needs_weights]

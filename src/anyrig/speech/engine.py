@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
     from anyrig.placement import Placement, Workload
     from anyrig.speech.environments import EnvironmentSpec
+    from anyrig.storage.weights import WeightSource
 
 OptionValue = bool | int | float | str
+VOICE = "{voice}"
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,9 @@ class EngineInfo:
     """How to get its weights, in a sentence; empty when they come with the packages."""
     repository: str = ""
     """On the model hub, where there is one."""
+    sources: tuple[WeightSource, ...] = ()
+    """What is downloaded, the repository's files first; where this is empty, all of it that engines
+    usually read. `{voice}` in a pattern is the voice that a person names."""
     package_bytes: int = 0
     weights_bytes: int = 0
     """About what its packages, without torch, and its weights take; 0 when that is not known."""
@@ -118,6 +123,11 @@ class EngineInfo:
     options: tuple[EngineOption, ...] = ()
     verification: Verification | None = None
     """None where a plugin does not say."""
+
+    @property
+    def has_voice_files(self) -> bool:
+        """Whether each voice of its repository is a download of its own."""
+        return any(VOICE in pattern for source in self.sources for pattern in source.files)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Model weights in a folder: hashed once, downloaded from the model hub, verified, resumed.
 
 `storage/download.py` fetches the files, because huggingface_hub checks sizes only, and begins anew
-in each process. Pickles are not downloaded: loading one runs what is in it. `weights.json` beside
-the files records where they come from and at which revision.
+in each process. Pickles are downloaded only by name, for engines that read them as plain tensors:
+loading one may run what is in it. `weights.json` beside the files records where they come from and
+at which revision.
 """
 
 from __future__ import annotations
@@ -13,10 +14,11 @@ import logging
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anyrig.errors import (
     InvalidInputError,
@@ -33,6 +35,9 @@ from anyrig.storage.download import (
 )
 from anyrig.storage.files import open_atomic, read_json, write_atomic
 
+if TYPE_CHECKING:
+    import httpx
+
 log = logging.getLogger(__name__)
 ORIGIN_FILE = "weights.json"
 HASHES_FILE = ".anyrig-hashes.json"
@@ -42,8 +47,26 @@ DEFAULT_PATTERNS = (
     "*.safetensors", "*.json", "*.txt", "*.model", "*.onnx", "*.wav", "*.jinja", "LICENSE*",
     "*.yaml",
 )  # fmt: skip
+GITHUB = "github.com/"
+GITHUB_API = "https://api.github.com"
+GITHUB_FILES = "https://raw.githubusercontent.com"
 _REPOSITORY = re.compile(r"[\w-][\w.-]{0,95}/[\w-][\w.-]{0,95}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class WeightSource:
+    """Some files of a repository."""
+
+    repository: str
+    """`owner/name` on the hub, or `github.com/owner/name`."""
+    files: tuple[str, ...] = DEFAULT_PATTERNS
+    """Patterns of names or, with a slash, of paths."""
+    revision: str = "main"
+    """On GitHub a commit."""
+    folder: str | None = None
+    """Where the files go by their names alone, below the folder of the weights; None keeps their
+    paths."""
 
 
 class HubFile(NamedTuple):
@@ -221,59 +244,85 @@ def _read_shapes(path: Path, hint: str) -> list[tuple[str, list[int]]]:
 
 
 def download_weights(
-    repository: str,
+    source: WeightSource,
     folder: Path,
     *,
     endpoint: str = "",
-    revision: str = "main",
     token: str = "",
     on_progress: DownloadProgress = lambda *_: None,
-    patterns: Sequence[str] = DEFAULT_PATTERNS,
 ) -> list[Path]:
-    """Download a repository's files to a folder, except those that are there and intact.
+    """Download files of a repository to a folder, except those that are there and intact.
 
     Args:
-        repository: `owner/name` on the hub.
+        source: which files.
         folder: where they go; created if necessary.
         endpoint: of the hub; empty for the default.
-        revision: a branch, a tag or a commit.
-        token: for repositories that require one.
+        token: for repositories of the hub that require one.
         on_progress: called as data arrives.
-        patterns: which files, by name.
     """
     import httpx
     from huggingface_hub.constants import ENDPOINT
 
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    repository = source.repository
+    is_on_github = repository.startswith(GITHUB)
+    headers = {"Authorization": f"Bearer {token}"} if token and not is_on_github else {}
+    base_url = "" if is_on_github else endpoint or ENDPOINT
     try:
         with httpx.Client(
-            base_url=endpoint or ENDPOINT, headers=headers, follow_redirects=True, timeout=30
+            base_url=base_url, headers=headers, follow_redirects=True, timeout=30
         ) as hub:
-            answer = hub.get(f"/api/models/{repository}/revision/{revision}?blobs=true")
-            commit, files = _parse_listing(answer.raise_for_status().json(), patterns)
+            files, url = _list_github(hub, source) if is_on_github else _list_hub(hub, source)
             if not files:
                 raise InvalidInputError(
-                    f"{repository} contains no file that can be used",
+                    f"{repository} contains none of {', '.join(source.files)}",
                     hint="Is it the right repository?",
                 )
-            check_space(folder, [(folder / file.path, file.size) for file in files])
-            download = Downloader(hub, sum(file.size for file in files), on_progress)
-            for file in files:
-                url = f"/{repository}/resolve/{commit}/{file.path}"
+            targets = [folder / _place(file.path, source.folder) for file in files]
+            sizes = [file.size for file in files]
+            check_space(folder, zip(targets, sizes, strict=True))
+            download = Downloader(hub, sum(sizes), on_progress)
+            for file, target in zip(files, targets, strict=True):
                 is_intact = partial(_is_intact, file=file)
-                download.fetch(file.path, url, folder / file.path, file.size, is_intact)
+                download.fetch(file.path, f"{url}/{file.path}", target, file.size, is_intact)
     except httpx.HTTPError as error:
+        own = "its files" if source.files == DEFAULT_PATTERNS else ", ".join(source.files)
         raise MissingWeightsError(
-            f"the weights of {repository} could not be downloaded: {describe_http_error(error)}",
-            hint=f"Run it again to resume, or copy the repository's files to {folder}.",
+            f"files of {repository} could not be downloaded: {describe_http_error(error)}",
+            hint=f"Run it again to resume, or copy {own} to {folder / (source.folder or '')}.",
         ) from error
-    origin = {
-        "repository": repository, "revision": commit,
-        "files": {file.path: file.size for file in files},
-        "sha256": {file.path: file.sha256 or _sha256(folder / file.path) for file in files},
-    }  # fmt: skip
-    write_atomic(folder / ORIGIN_FILE, json.dumps(origin, indent=1))
-    return [folder / file.path for file in files]
+    known = read_json(folder / ORIGIN_FILE)
+    names = [target.relative_to(folder).as_posix() for target in targets]
+    hashes = [file.sha256 or _sha256(target) for file, target in zip(files, targets, strict=True)]
+    if source.folder is None:  # the weights themselves; other files come beside them
+        known = {"repository": repository, "revision": url.rpartition("/")[2]}
+    known["files"] = known.get("files", {}) | dict(zip(names, sizes, strict=True))
+    known["sha256"] = known.get("sha256", {}) | dict(zip(names, hashes, strict=True))
+    write_atomic(folder / ORIGIN_FILE, json.dumps(known, indent=1))
+    return targets
+
+
+def _list_hub(hub: httpx.Client, source: WeightSource) -> tuple[list[HubFile], str]:
+    """The files of a source, and the address that their paths follow."""
+    answer = hub.get(f"/api/models/{source.repository}/revision/{source.revision}?blobs=true")
+    data = answer.raise_for_status().json()
+    files = _parse_listing(data["siblings"], source.files)
+    return files, f"/{source.repository}/resolve/{data['sha']}"
+
+
+def _list_github(client: httpx.Client, source: WeightSource) -> tuple[list[HubFile], str]:
+    """The same on GitHub."""
+    name, commit = source.repository.removeprefix(GITHUB), source.revision
+    answer = client.get(f"{GITHUB_API}/repos/{name}/git/trees/{commit}?recursive=1")
+    rows = [
+        {"rfilename": row["path"], "size": row["size"], "blobId": row["sha"]}
+        for row in answer.raise_for_status().json()["tree"]
+        if row["type"] == "blob"
+    ]
+    return _parse_listing(rows, source.files), f"{GITHUB_FILES}/{name}/{commit}"
+
+
+def _place(path: str, folder: str | None) -> str:
+    return path if folder is None else (PurePosixPath(folder) / PurePosixPath(path).name).as_posix()
 
 
 def copy_weights(
@@ -310,18 +359,19 @@ def copy_weights(
     return written
 
 
-def _parse_listing(data: dict[str, Any], patterns: Sequence[str]) -> tuple[str, list[HubFile]]:
+def _parse_listing(rows: Iterable[dict[str, Any]], patterns: Sequence[str]) -> list[HubFile]:
     files = []
-    for row in data["siblings"]:
+    for row in rows:
         path = PurePosixPath(row["rfilename"])
         if path.is_absolute() or ".." in path.parts or {"\\", ":"} & set(row["rfilename"]):
             raise InvalidInputError(
                 f"the hub lists a file outside of its folder: {str(path)!r}", hint="Do not use it."
             )
-        if any(fnmatch(path.name, pattern) for pattern in patterns):
+        names = [str(path) if "/" in pattern else path.name for pattern in patterns]
+        if any(map(fnmatch, names, patterns)):
             sha256 = (row.get("lfs") or {}).get("sha256", "")
             files.append(HubFile(str(path), int(row["size"]), row["blobId"], sha256))
-    return str(data["sha"]), files
+    return files
 
 
 def _is_intact(path: Path, file: HubFile) -> bool:

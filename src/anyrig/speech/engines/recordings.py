@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anyrig.errors import InvalidInputError, MissingWeightsError, UnspeakableTextError
+from anyrig.errors import InvalidInputError, MissingSampleError, UnspeakableTextError
 from anyrig.speech import voices
 from anyrig.speech.engine import EngineInfo, EngineWeights, SpeechEngine, Utterance, Voice
 from anyrig.speech.engines.installed import require_files
@@ -15,8 +15,6 @@ from anyrig.storage import weights
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
-
-_HINT = "Voices are recordings of 5 to 15 seconds in the folder `voices` beside the weights."
 
 
 def list_recordings(folder: Path) -> dict[str, Path]:
@@ -41,7 +39,11 @@ def find_weights(
     recordings = list_recordings(folder).items()
     found = (*own, *(build_voice(info, name, path) for name, path in recordings))
     if not found:
-        raise MissingWeightsError(f"{info.name} has no voice in {folder}", hint=_HINT)
+        raise MissingSampleError(
+            f"{info.name} has no voice in {folder}",
+            hint=f"`anyrig voices add NAME FILE --engine {info.name}` makes one of a recording of 5"
+            " to 15 seconds.",
+        )
     files = [folder / name for name in names]
     return EngineWeights(
         engine=info.name,

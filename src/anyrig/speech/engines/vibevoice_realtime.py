@@ -34,6 +34,7 @@ from anyrig.speech.engines.installed import require_files
 from anyrig.speech.engines.vibevoice import RATE, describe_weights, list_voice_files
 from anyrig.speech.models.vibevoice import checkpoint, onnx_graphs
 from anyrig.storage import weights
+from anyrig.storage.weights import WeightSource
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
@@ -68,7 +69,13 @@ INFO = EngineInfo(
     "tokenizer.json is that of Qwen/Qwen2.5-0.5B. Voices are presets: the .pt files of "
     f"{PRESETS}, in the folder voices beside the weights.",
     repository=checkpoint.REPOSITORY,
-    weights_bytes=2_040_000_000,
+    sources=(
+        WeightSource(checkpoint.REPOSITORY),
+        WeightSource("Qwen/Qwen2.5-0.5B", ("tokenizer.json",), folder=""),
+        WeightSource("github.com/microsoft/VibeVoice", ("demo/voices/streaming_model/*.pt",),
+                     revision="e73d1e17c3754f046352014856a922f8208fb5d3", folder="voices"),
+    ),
+    weights_bytes=2_120_000_000,
     max_chars=1200,
     varies_with_seed=True,
     streams=True,

@@ -33,6 +33,7 @@ from anyrig.speech.environments import (
     open_torch,
     seed_everything,
 )
+from anyrig.storage.weights import WeightSource
 
 if TYPE_CHECKING:
     from anyrig.audio.samples import Samples
@@ -63,6 +64,9 @@ INFO = EngineInfo(
     install=install_command("xtts"),
     weights="Put config.json, model.pth, vocab.json and speakers_xtts.pth of coqui/XTTS-v2 into "
     "the folder.",
+    repository="coqui/XTTS-v2",
+    sources=(WeightSource("coqui/XTTS-v2", (*_FILES, _SPEAKERS, "LICENSE*")),),
+    weights_bytes=1_900_000_000,
     max_chars=200,
     varies_with_seed=True,
     streams=True,
