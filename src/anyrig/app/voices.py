@@ -99,7 +99,7 @@ def find_sample(
     voices = [one for status in installed if status.info.name == engine for one in status.voices]
     named = [one for one in voices if one.name == voice]
     if voice == DEFAULT_VOICE:
-        named = [one for one in voices if _speaks(one, base)] or voices
+        named = [one for one in voices if speaks(one, base)] or voices
     if not named:
         return None
     found = named[0]
@@ -129,12 +129,13 @@ def check_language(
     language = detect(text, default="").language.partition("-")[0]
     voices = [one for status in installed for one in status.voices if one.engine != TEST_ENGINE]
     own = next((one for one in voices if (one.engine, one.name) == (engine, voice)), None)
-    if not language or own is None or _speaks(own, language):
+    if not language or own is None or speaks(own, language):
         return LanguageCheck(language, True, ())
-    return LanguageCheck(language, False, tuple(one for one in voices if _speaks(one, language)))
+    return LanguageCheck(language, False, tuple(one for one in voices if speaks(one, language)))
 
 
-def _speaks(voice: Voice, language: str) -> bool:
+def speaks(voice: Voice, language: str) -> bool:
+    """Whether a voice speaks a language, by its code without a region."""
     return any(code.partition("-")[0] == language for code in (voice.language, *voice.also))
 
 

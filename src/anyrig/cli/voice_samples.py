@@ -61,14 +61,12 @@ def run_action(
 def _add(
     rig: Rig, name: str, sample: Path, arguments: argparse.Namespace, printer: EventPrinter
 ) -> int:
-    given = read_flags(arguments, AddVoiceRequest)
-    if not given.get("consent_by") and can_ask():
+    def ask_consent() -> str:
         printer.pause()
-        if confirm(_QUESTION):
-            given["consent_by"] = input("Your name: ").strip()
-    added = add_voice(
-        rig, rig.request(AddVoiceRequest, **{**given, "name": name, "sample": sample}), printer
-    )
+        return input("Your name: ") if can_ask() and confirm(_QUESTION) else ""
+
+    given = read_flags(arguments, AddVoiceRequest) | {"name": name, "sample": sample}
+    added = add_voice(rig, rig.request(AddVoiceRequest, **given), printer, ask_consent=ask_consent)
     printer.pause()
     if arguments.json:
         print_json(added.to_json())
