@@ -34,6 +34,29 @@ def _run(code: str, *words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+# -- several connections -----------------------------------------------------------------------
+
+
+def test_a_second_connection_keeps_the_locks_of_the_first(tmp_path: Path) -> None:
+    """Without them, the last of the others to close the file would delete the log under it."""
+    path = tmp_path / "r"
+    code = (
+        "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); "
+        "c.execute('UPDATE results SET kind = ?', sys.argv[2:]); c.commit(); c.close()"
+    )
+    _fill(path, 1)
+    with ResultCache(path) as first, ResultCache(path) as second:
+        for kind in ("page", "text", "vector"):
+            kinds = [one.file.read(_list_kinds) for one in (first, second)]
+            assert _run(code, str(path), kind).returncode == 0
+            kinds = [one.file.read(_list_kinds) for one in (first, second)]
+            assert kinds == [[(kind,)]] * 2
+
+
+def _list_kinds(connection: sqlite3.Connection) -> list[tuple[str]]:
+    return connection.execute("SELECT kind FROM results").fetchall()
+
+
 # -- damage ------------------------------------------------------------------------------------
 
 

@@ -696,8 +696,8 @@ def _(folder: Path) -> None:
     assert not torch.equal(last.end["last.weight"], best.end["last.weight"])
     worst = run("worst", load_best=True, best_is="highest")
     assert not torch.equal(worst.end["last.weight"], best.end["last.weight"])
-    other = run("other", best_metric="accuracy", load_best=True)  # there is none: the last stays
-    assert torch.equal(other.end["last.weight"], last.end["last.weight"])
+    with pytest.raises(InvalidSettingError, match="'accuracy', which is not measured"):
+        run("other", best_metric="accuracy", load_best=True)
     assert last.summary.steps == 6
     early = run("early", patience=2)
     assert early.summary.stopped_early

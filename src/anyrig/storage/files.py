@@ -79,8 +79,13 @@ def opener(path: str, flags: int) -> int:
 
 
 def create_private(path: Path | str) -> None:
-    """Create a file for this user alone, wherever it is, unless it exists."""
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    """Create a file for this user alone, wherever it is, unless it exists.
+
+    One that exists is not opened: closing it would end all locks that this process has on it, and
+    SQLite's are such locks.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def close_file(path: Path) -> None:
