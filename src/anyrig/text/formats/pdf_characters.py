@@ -747,7 +747,7 @@ class _RunBuilder:
         least = np.where(space == 1, seen, unseen) * size
         # An italic f hangs over on both sides: what it takes of the letter before, it has after it.
         sunk = np.where(gaps < (min(usual, 0.0) - _OVERHANG) * size, -gaps, 0)
-        over = np.append(0, sunk[:-1]) * (space == 1)
+        over = np.append(0, sunk[:-1]) * ((space == 1) & words[1:])
         return np.asarray(written | (gaps + over > least), np.bool_)
 
 
