@@ -249,7 +249,7 @@ CLIPPED_LIKE_WORDS = frozenset(
     "prem prim "
     "prob prod prof prog proj prom prop props pros prov psych pubs qr qual quest rec rehab "
     "rep reps "
-    "res rt ry sal sci sel sem seq serv sig sm soc sol soph spec specs sub subs sup surf "
+    "res rt ry sal sci sect sel sem seq serv sig sm soc sol soph spec specs sub subs sup surf "
     "sw syn sys "
     "tech ter tot tr trad trans trib trop val veg vet vid vil voc wid".split()
 )
