@@ -198,10 +198,7 @@ def describe_progress(t: Translator, job: Job) -> tuple[float, str]:
 
 
 def _get_share(progress: Job) -> float:
-    """Of an index, files that were read count half until they are indexed."""
-    share, num_files = progress.get("done"), progress.get("num_files")
-    if num_files and "num_read" in progress and share != 1:
-        share = (progress["num_read"] + progress.get("file", 0)) / (2 * num_files)
+    share = progress.get("done")
     return max(0.0, min(1.0, float(share))) if isinstance(share, int | float) else 0.0
 
 
