@@ -127,6 +127,13 @@ def test_files(tmp_path: Path) -> None:
     assert load(commas).entries == (lexicon.entries[0], LexiconEntry("a, b", say="a and b"))
 
 
+@pytest.mark.skipif(not Path("/dev/zero").is_char_device(), reason="no such device here")
+def test_a_device_is_no_file_and_not_read() -> None:
+    """It never ends: reading it took all memory."""
+    with pytest.raises(InvalidInputError, match="it is a device"):
+        load(Path("/dev/zero"))
+
+
 WRONG_ENTRIES = [
     ("[[say]]\nword = 1\nsay = 'x'", "lexicon, entry 1: invalid word 1"),
     ("[[say]]\nword = 'a'", "either `say` or `ipa`"),

@@ -56,7 +56,10 @@ def read_text(path: Path, what: str, *, hint: str) -> str:
         hint: what to give instead.
     """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        if kind := _describe_other(path):
+            reason = f"it is {kind}"
+        else:
+            return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
     except UnicodeDecodeError:
@@ -68,10 +71,16 @@ def read_plain_text(path: Path) -> str:
     """A text file or a pipe, whatever its encoding; a device may never end, and is refused."""
     if not path.exists():
         raise InvalidInputError(f"no such file: {path}", hint="Check the path; - reads stdin.")
-    if not (path.is_file() or path.is_fifo()):
-        kind = "a folder" if path.is_dir() else "a device"
+    if kind := _describe_other(path):
         raise InvalidInputError(f"{path} is {kind}, not a text file", hint="Pass a text file.")
     return decode(path.read_bytes(), str(path))
+
+
+def _describe_other(path: Path) -> str:
+    """What a path is that can be no text file; empty if it is one, a pipe, or missing."""
+    if not path.exists() or path.is_file() or path.is_fifo():
+        return ""
+    return "a folder" if path.is_dir() else "a device"
 
 
 def decode(data: bytes, name: str) -> str:
