@@ -40,6 +40,7 @@
     │   └── DiskFullError             1  the disk or quota is full
     └── MissingPackageError           4  a package or an extra is not installed
         └── MissingWeightsError       4  a model's weights are not on this machine
+            └── MissingSampleError    4  they are, but no recording whose voice to speak with
 
 Every error has a `hint`: what the user can do next. The constructor requires it.
 
