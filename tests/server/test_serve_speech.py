@@ -351,7 +351,7 @@ def test_a_lexicon_of_an_older_version_is_read_without_what_is_refused_now(
 @pytest.mark.parametrize(
     ("damaged", "words"),
     [(b"[[say]]\nword = 'kettle\nsay = 'x'", "line 2"), (b"\xff\x00" * 50, "UTF-8"),
-     (b"say = 7", "not a list"), (b"", ""), (None, "directory")],
+     (b"say = 7", "not a list"), (b"", ""), (None, "folder")],
 )  # fmt: skip
 def test_a_damaged_lexicon_is_reported_once_and_speech_goes_on(
     make_app: MakeApp, tmp_path: Path, caplog: pytest.LogCaptureFixture, damaged: bytes | None,
