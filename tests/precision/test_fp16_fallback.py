@@ -178,7 +178,7 @@ def test_invalid_state_is_rejected(wrong: dict[str, object]) -> None:
 
 def test_invalid_settings_are_rejected() -> None:
     with pytest.raises(InvalidSettingError, match="more than the window"):
-        FallbackSettings(window=10, most_skipped=11)
+        FallbackSettings(window=10, max_skipped=11)
     with pytest.raises(InvalidSettingError, match="at_floor"):
         FallbackSettings(at_floor=0)
 

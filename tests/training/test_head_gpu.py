@@ -173,8 +173,7 @@ def run(net: nn.Module, given: Any = None, **changed: Any) -> tuple[list[float],
     "how",
     [{"precision": "fp8"}, {"precision": "fp16", "scaler": ScalerSettings(initial=256.0)},
      {"precision": "tf32"},
-     {"precision": "bf16", "half_weights": True}, {"precision": "fp8", "half_weights": True},
-     {"precision": "bf16", "compile": True}],
+     {"precision": "bf16"}, {"precision": "bf16", "compile": True}],
     ids=str,
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore")  # of what torch's compiler imports

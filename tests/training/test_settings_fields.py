@@ -337,7 +337,7 @@ def left_at(bad: set[int], steps: int = 12, *, dynamic: bool = True, **how: Any)
         seen.append(len(seen))
         return mse(net, batch) * (math.inf if seen[-1] in bad else 1.0)
 
-    moving = FallbackSettings(**{"window": 10, "most_skipped": 2, "at_floor": 9, **how})
+    moving = FallbackSettings(**{"window": 10, "max_skipped": 2, "at_floor": 9, **how})
     ran = Ran(steps=steps, precision="fp16", dynamic=dynamic, moving=moving, loss=look,
               scaler=ScalerSettings(initial=1.0, floor=1.0))  # fmt: skip
     return next((row.step for row in ran.rows if row.precision != "fp16"), None)
@@ -349,26 +349,17 @@ def _(_: Path) -> None:
     assert left_at({0, 1, 2, 3}, dynamic=False) is None
 
 
-@claim("moving.window", "moving.most_skipped", "moving.at_floor")
+@claim("moving.window", "moving.max_skipped", "moving.at_floor")
 def _(_: Path) -> None:
     apart = {0, 5}
     assert left_at(apart) is not None
     assert left_at(apart, window=3) is None
-    assert left_at(apart, most_skipped=3) is None
+    assert left_at(apart, max_skipped=3) is None
     together = {0, 1, 2}
-    soon, late = (left_at(together, most_skipped=9, at_floor=one) for one in (2, 3))
+    soon, late = (left_at(together, max_skipped=9, at_floor=one) for one in (2, 3))
     assert soon is not None
     assert late is not None
     assert soon < late
-
-
-@claim("half_weights")
-def _(_: Path) -> None:
-    for half in (False, True):
-        ran = Ran(steps=1, precision="bf16", half_weights=half,
-                  at=lambda ran: ran.net.last.weight.dtype)  # fmt: skip
-        assert ran.inside[-1] == (torch.bfloat16 if half else torch.float32)
-        assert ran.net.last.weight.dtype == torch.float32
 
 
 def train_language_model(**changed: Any) -> tuple[Trainer, list[torch.dtype]]:
@@ -771,8 +762,6 @@ def test_nonsense_in_the_scaler_is_refused(kind: Any) -> None:
     ("given", "named"),
     [
         ({"memory_gb": 1.0, "memory_fraction": 0.5}, "memory_fraction"),
-        ({"half_weights": True, "precision": "fp16"}, "half_weights"),
-        ({"half_weights": True, "precision": "fp32"}, "half_weights"),
         ({"strategy": "fsdp", "shares": "measured"}, "fsdp"),
     ],
 )
@@ -921,8 +910,8 @@ def test_options_of_0_1_0_are_read_and_what_is_gone_is_named(
 ) -> None:
     found = TrainConfig.from_table(
         {"batch": 8, "cuda_graphs": False, "offload_activations": True, "prometheus": True,
-         "keeping": {"last": 3}}
+         "half_weights": True, "keeping": {"last": 3}, "moving": {"most_skipped": 9}}
     )  # fmt: skip
-    assert (found.batch, found.checkpoints.last) == (8, 3)
-    for name in ("cuda_graphs", "offload_activations", "prometheus"):
+    assert (found.batch, found.checkpoints.last, found.moving.max_skipped) == (8, 3, 9)
+    for name in ("cuda_graphs", "half_weights", "offload_activations", "prometheus"):
         assert f"train.{name} is no longer an option" in caplog.text

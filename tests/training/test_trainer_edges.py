@@ -182,14 +182,6 @@ def test_a_run_that_cannot_open_leaves_no_group_behind() -> None:
     assert run_ranks(failing) == [False, False]
 
 
-def test_a_model_without_fp32_weights_has_no_masters_to_publish() -> None:
-    wide = torch.utils.data.TensorDataset(*(one.double() for one in data().tensors))
-    with trainer(
-        {"half_weights": True, "precision": "auto"}, net=model().double(), data=wide
-    ) as one:
-        assert one.run().finished
-
-
 def masked(net: nn.Module, batch: Any) -> torch.Tensor:
     """A mean that is 0 / 0 where nothing counts."""
     inputs, targets, counts = batch

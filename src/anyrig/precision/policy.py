@@ -269,7 +269,7 @@ class DynamicPrecision(PrecisionPolicy):
             count, floor = self._num_at_floor, f"{self._floor:g}"
             return f"{count} steps in a row overflowed at the lowest loss scale, {floor}"
         num_skipped = sum(self._recent)
-        if num_skipped >= self._settings.most_skipped:
+        if num_skipped >= self._settings.max_skipped:
             return f"{num_skipped} of the last {len(self._recent)} steps overflowed"
         return ""
 

@@ -55,7 +55,7 @@ class FallbackSettings:
 
     window: int = 100
     """Number of recent steps that are considered."""
-    most_skipped: int = 25
+    max_skipped: int = 25
     """Skipped steps in the window that are too many."""
     at_floor: int = 3
     """Skipped steps in a row at the lowest scale: scaling cannot help any more."""
@@ -66,8 +66,8 @@ class FallbackSettings:
                 raise InvalidSettingError(
                     f"{name} is {value!r}", hint="It must be a whole number above 0."
                 )
-        if self.most_skipped > self.window:
+        if self.max_skipped > self.window:
             raise InvalidSettingError(
-                f"most_skipped is {self.most_skipped}, more than the window of {self.window} steps",
+                f"max_skipped is {self.max_skipped}, more than the window of {self.window} steps",
                 hint="fp16 would never be given up. Use a smaller value.",
             )

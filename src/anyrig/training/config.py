@@ -170,8 +170,6 @@ class TrainConfig:
     """auto, fp32, tf32, bf16, fp16, or fp8 (linear layers; the rest is bf16)."""
     dynamic: bool = True
     """Switch from fp16 to a safer format if it keeps overflowing."""
-    half_weights: bool = False
-    """Weights and activations in bf16, with fp32 master weights for the optimizer."""
     half_states: bool | Auto = "auto"
     """In bf16, the states between a model's blocks in bf16 too; `auto`: for language models on an
     NVIDIA GPU, where a test with the first item shows the same loss and gradients."""
@@ -284,6 +282,8 @@ RENAMED = {
     "lr": "learning_rate",
 }
 """Other spellings of options: those of older files, and those of other tools."""
+RENAMED_IN_TABLES = {"most_skipped": "max_skipped"}
+"""Names of 0.1.0 in `[train.moving]`."""
 OTHER_TOOLS = {
     "accelerator": "device",
     "accumulate_grad_batches": "batch, the items of a whole step",
@@ -328,6 +328,7 @@ OTHER_TOOLS = {
 }
 """What Lightning and transformers call an option, and what says the same here."""
 REMOVED = {
+    "half_weights": 'precision = "bf16" computes in bf16, with weights in fp32',
     "cuda_graphs": 'compile = "reduce-overhead" lets torch record CUDA graphs',
     "offload_activations": 'recompute = "blocks" saves the same memory',
     "prometheus": "the metrics of a run are in metrics.jsonl",
@@ -375,6 +376,7 @@ def _read(kind: type[Any], values: Mapping[str, Any], where: str) -> Any:
     hints = _hints(kind)
     given: dict[str, Any] = {}
     for name, value in values.items():
+        name = RENAMED_IN_TABLES.get(name, name)
         check_name(name, list(hints), f"[{where}]")
         if kind is TrainConfig and name in TABLES:
             if not isinstance(value, Mapping):
@@ -470,10 +472,6 @@ def _check_together(config: TrainConfig) -> None:
         raise InvalidSettingError(
             "memory_gb and memory_fraction are both set", hint="Set one of them."
         )
-    if config.half_weights and config.precision not in ("auto", "bf16", "fp8"):
-        raise InvalidSettingError(
-            f"half_weights needs bf16, not {config.precision}", hint='Set precision = "bf16".'
-        )
     if config.strategy == "fsdp" and config.shares == "measured":
         raise InvalidSettingError(
             'shares = "measured" needs ddp: with fsdp processes wait for each other in every layer',
@@ -499,10 +497,8 @@ def training_workload(precision: str = "auto") -> Workload:
 
 
 def _build_placement_options(config: TrainConfig, num_sharing: int) -> PlacementOptions:
-    # Weights in bf16 meet activations in bf16, whatever would be faster without them.
-    half = config.half_weights and config.precision == "auto"
     return PlacementOptions(
-        precision="bf16" if half else config.precision,
+        precision=config.precision,
         memory_gb=config.memory_gb or None,
         memory_fraction=config.memory_fraction or None,
         workers_per_device=num_sharing,

@@ -1,4 +1,4 @@
-"""Optimizers by name, their state before the first step, learning rates, and fp32 master weights.
+"""Optimizers by name, their state before the first step, and learning rates.
 
 Weight decay is for matrices, embeddings included (a row that is never looked up shrinks slowly, as
 in GPT-2's and most others' training), and not for biases, norms and other vectors. A tied weight
@@ -12,7 +12,7 @@ import difflib
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import torch
@@ -24,7 +24,6 @@ from anyrig.memory.oom import detect_oom
 from anyrig.training.config import Schedule
 from anyrig.units import pluralize
 
-Named: TypeAlias = Iterable[tuple[str, torch.Tensor]]
 Factory: TypeAlias = Callable[..., torch.optim.Optimizer]
 NAMES = ("adamw", "adam", "sgd", "momentum", "adafactor")
 _FUSED = frozenset({"adamw", "adam", "sgd", "momentum"})
@@ -52,7 +51,7 @@ class WeightSplit(NamedTuple):
 
 def build_optimizer(
     requested: str | Factory | torch.optim.Optimizer,
-    model: nn.Module | Named,
+    model: nn.Module,
     *,
     learning_rate: float = 3e-4,
     weight_decay: float = 0.01,
@@ -65,7 +64,7 @@ def build_optimizer(
     Args:
         requested: one of `NAMES`; torch's or your own optimizer class; a function of the groups; or
             an optimizer, which is checked and taken as it is.
-        model: or its weights by name, where the optimizer has other tensors than the model.
+        model: whose weights are trained.
         learning_rate: the peak of a schedule.
         weight_decay: of matrices.
         betas: of the Adam family.
@@ -124,26 +123,19 @@ def _optimizer_options(
 # -- groups ----------------------------------------------------------------------------------------
 
 
-def split_weights(model: nn.Module | Named) -> WeightSplit:
+def split_weights(model: nn.Module) -> WeightSplit:
     """The weights to train, with and without decay, each once."""
-    if isinstance(model, nn.Module):
-        # By name: masters stand for weights under their names, as tensors of their own.
-        spared_names = {
-            f"{path}.{name}" if path else name
-            for path, module in model.named_modules()
-            if isinstance(module, _NORMS)
-            for name, _ in module.named_parameters(recurse=False)
-        }
-        named: Named = model.named_parameters()
-    else:
-        spared_names, named = set(), model
-    split, seen = WeightSplit([], []), set[int]()
-    for name, weight in named:
-        if not weight.requires_grad or id(weight) in seen:
-            continue
-        seen.add(id(weight))
-        spare = weight.dim() < 2 or name.endswith("bias") or name in spared_names
-        (split.spared if spare else split.decayed).append(weight)
+    norms = {
+        id(weight)
+        for module in model.modules()
+        if isinstance(module, _NORMS)
+        for weight in module.parameters(recurse=False)
+    }
+    split = WeightSplit([], [])
+    for name, weight in model.named_parameters():
+        if weight.requires_grad:
+            spare = weight.dim() < 2 or name.endswith("bias") or id(weight) in norms
+            (split.spared if spare else split.decayed).append(weight)
     return split
 
 
@@ -198,7 +190,7 @@ def _name_factory(factory: Factory) -> str:
 
 
 def _choose_fused(
-    name: str, requested: bool | Literal["auto"], split: WeightSplit, model: nn.Module | Named
+    name: str, requested: bool | Literal["auto"], split: WeightSplit, model: nn.Module
 ) -> tuple[bool, str]:
     """Whether fused kernels are used, and why in words."""
     if requested is False:
@@ -211,10 +203,10 @@ def _choose_fused(
     return False, f"not fused: {why_not}"
 
 
-def _why_not_fused(name: str, split: WeightSplit, model: nn.Module | Named) -> str:
+def _why_not_fused(name: str, split: WeightSplit, model: nn.Module) -> str:
     if name not in _FUSED:
         return f"torch has no fused {name}"
-    if isinstance(model, nn.Module) and any(getattr(m, "sparse", False) for m in model.modules()):
+    if any(getattr(one, "sparse", False) for one in model.modules()):
         return "an embedding gives sparse gradients"
     kinds = {(weight.device, weight.dtype) for weight in (*split.decayed, *split.spared)}
     for device, dtype in sorted(kinds, key=str):
@@ -566,108 +558,3 @@ class TorchScheduler:
                 hint="Resume without scheduler, as the run was started, or start over.",
             )
         self._scheduler.load_state_dict(dict(state["scheduler"]))
-
-
-# -- fp32 master weights --------------------------------------------------------------------------
-
-
-class MasterWeights(nn.Module):
-    """The fp32 weights of a model in half: its names, its buffers, and what an optimizer trains.
-
-    It stands in for the model wherever weights are saved or loaded.
-
-    Args:
-        model: its trained fp32 parameters become bf16, in place; frozen ones and buffers stay,
-            and so do the few of batch norms, whose kernels want them as their statistics are.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        # Not a submodule: its parameters must not be found twice.
-        self._model = (model,)
-        self._pairs: dict[str, tuple[nn.Parameter, nn.Parameter]] = {}
-        spared = {
-            id(weight)
-            for module in model.modules()
-            if isinstance(module, nn.modules.batchnorm._NormBase)
-            for weight in module.parameters(recurse=False)
-        }
-        for name, weight in model.named_parameters():
-            if weight.requires_grad and weight.dtype == torch.float32 and id(weight) not in spared:
-                master = nn.Parameter(weight.detach().clone())
-                weight.data = weight.data.bfloat16()
-                self._pairs[name] = (weight, master)
-
-    def named_parameters(
-        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, nn.Parameter]]:
-        """The masters under the model's names; what has none is the model's own."""
-        for name, weight in self._model[0].named_parameters(remove_duplicate=remove_duplicate):
-            yield prefix + name, self._pairs[name][1] if name in self._pairs else weight
-
-    def named_modules(self, *args: Any, **options: Any) -> Iterator[tuple[str, nn.Module]]:
-        """The model's, so that norms are known as such."""
-        found: Iterator[tuple[str, nn.Module]] = self._model[0].named_modules(*args, **options)
-        return found
-
-    def state_dict(self, *args: Any, **options: Any) -> dict[str, Any]:  # type: ignore[override]
-        """The model's, with masters in place of their copies; tied names share a master."""
-        by_weight = {id(weight): master for weight, master in self._pairs.values()}
-        found: dict[str, Any] = self._model[0].state_dict(keep_vars=True)
-        return {
-            name: (by_weight.get(id(value), value)).detach()
-            if isinstance(value, torch.Tensor)
-            else value
-            for name, value in found.items()
-        }
-
-    def load_state_dict(
-        self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
-    ) -> Any:
-        """Into the masters and the rest of the model; the copies follow."""
-        answer = self._model[0].load_state_dict(state_dict, strict=strict)
-        own = self.state_dict()
-        with torch.no_grad():
-            for name, value in state_dict.items():
-                if isinstance(value, torch.Tensor) and name in own:
-                    own[name].copy_(value)
-        self.copy_to_model()
-        return answer
-
-    def take_gradients(self) -> None:
-        """Add the copies' gradients to the masters', in fp32, and free them."""
-        first: list[tuple[torch.Tensor, nn.Parameter]] = []
-        sums: list[torch.Tensor] = []
-        added: list[torch.Tensor] = []
-        for weight, master in self._pairs.values():
-            if weight.grad is None:
-                continue
-            if master.grad is None:
-                first.append((weight.grad, master))
-            else:
-                sums.append(master.grad)
-                added.append(weight.grad)
-            weight.grad = None
-        if first:
-            made = [torch.empty_like(master) for _, master in first]
-            torch._foreach_copy_(made, [gradient for gradient, _ in first])
-            for (_, master), gradient in zip(first, made, strict=True):
-                master.grad = gradient.detach()
-        if sums:
-            torch._foreach_add_(sums, [gradient.float() for gradient in added])
-
-    def return_weights(self) -> None:
-        """Make the masters the model's weights again: what was trained, in fp32."""
-        for weight, master in self._pairs.values():
-            weight.data = master.data
-        self._pairs = {}
-
-    def copy_to_model(self) -> None:
-        """Copy the masters into the model."""
-        if not self._pairs:  # a model in fp64, or one that has its weights back
-            return
-        with torch.no_grad():
-            torch._foreach_copy_(
-                [weight for weight, _ in self._pairs.values()],
-                [master for _, master in self._pairs.values()],
-            )

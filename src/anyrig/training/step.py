@@ -36,7 +36,6 @@ from anyrig.units import pluralize
 if TYPE_CHECKING:
     from anyrig.precision.policy import PrecisionPolicy
     from anyrig.training.compile import Compiled
-    from anyrig.training.optim import MasterWeights
 
 _EVEN_SHARE = 0.75
 """A micro batch that cuts a batch evenly is used when it is at least this share of what fits."""
@@ -101,7 +100,7 @@ class TrainStep:
 
     Args:
         model: already on the device, cast and prepared by the group.
-        optimizer: of its weights, or of their fp32 masters.
+        optimizer: of its weights.
         loss: of a batch, a mean over its units.
         policy: the precision.
         device: where it computes.
@@ -111,7 +110,6 @@ class TrainStep:
         max_norm: gradients are clipped to it; None leaves them.
         guard: skip a step whose gradients are not finite without waiting for the device, where the
             optimizer's kernels can; the guard in `policy` is for the others.
-        masters: the fp32 weights behind a model in bf16.
         handle: what gives memory back after a shortage.
         compiled: what was compiled, to go on without where that fails in a step.
         on_event: receives a kind and a message.
@@ -130,7 +128,6 @@ class TrainStep:
         units: CountUnits | None = None,
         max_norm: float | None = None,
         guard: bool = False,
-        masters: MasterWeights | None = None,
         handle: ReleasableDevice | None = None,
         compiled: Compiled | None = None,
         on_event: OnEvent = lambda kind, text: None,
@@ -144,7 +141,7 @@ class TrainStep:
         self._loss, self._units, self._device = loss, units, torch.device(device)
         self._group: Group = group or Group()
         self._on_event = on_event
-        self._max_norm, self._handle, self._masters = max_norm, handle, masters
+        self._max_norm, self._handle = max_norm, handle
         self._compiled = compiled
         self._skips_on_device = guard and supports_found_inf(optimizer)
         self.snapshot = StepSnapshot(self._device, model, loss)
@@ -251,8 +248,6 @@ class TrainStep:
                 loss = torch.nan_to_num(loss, 0.0, 0.0, 0.0)
             weighted = loss * (units / reference if reference else 0.0)
         self.policy.backward(weighted)
-        if self._masters is not None:
-            self._masters.take_gradients()
         return _MicroBatchResult(weighted.detach(), int(units))
 
     # -- units -------------------------------------------------------------------------------------
@@ -358,8 +353,6 @@ class TrainStep:
             done: _Update = self._update_unless_nonfinite()
         else:
             done = self._update_by_policy()
-        if self._masters is not None:
-            self._masters.copy_to_model()
         self.zero_grad()
         return done
 

@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from anyrig.training.compile import Compiled, CompileOption
     from anyrig.training.distributed.group import Group
     from anyrig.training.metrics import Logger
-    from anyrig.training.optim import MasterWeights, RateScheduler, TorchScheduler
+    from anyrig.training.optim import RateScheduler, TorchScheduler
     from anyrig.training.tasks import Task
 
 log = logging.getLogger(__name__)
@@ -385,7 +385,7 @@ class Trainer:
 
     def _hand_over(self, path: Path, result: TrainResult) -> None:
         run = self.open()
-        weights = run.group.state_dict(run.masters or run.model)
+        weights = run.group.state_dict(run.model)
         if run.group.rank == 0:
             weights = {name: one.detach().cpu() for name, one in weights.items()}
             torch.save(FitOutcome(result, weights, self.history()), path)
@@ -481,8 +481,8 @@ class Trainer:
         run = _OpenRun(config, placement, handle, group, source, model, reasons)
         stack.callback(run.free, own=not isinstance(self._optimizer_like, torch.optim.Optimizer))
         run.policy = self._build_policy(run, stack)
-        masters = self._shape_model(run, stack)
-        optimizer = self._build_optimizer(run, masters or model)
+        self._shape_model(run, stack)
+        optimizer = self._build_optimizer(run)
         if isinstance(self.loss, LanguageLoss):
             self.loss.chunks = config.loss_chunks
             self._choose_head(run, self.loss)
@@ -496,16 +496,15 @@ class Trainer:
         run.train_step = TrainStep(
             model, optimizer, self.loss, run.policy, handle.device,
             micro_batch=_first_micro_batch(config, source, group), group=group, units=self._units,
-            max_norm=max_norm or None, guard=config.guard, masters=masters, handle=handle,
+            max_norm=max_norm or None, guard=config.guard, handle=handle,
             compiled=compiled, on_event=lambda kind, text: self._event(run, kind, text),
         )  # fmt: skip
-        run.masters, run.total_steps = masters, _count_total_steps(config, source)
-        self.total_steps = run.total_steps
+        self.total_steps = run.total_steps = _count_total_steps(config, source)
         run.rates = _build_rates(
             config, optimizer, run.total_steps, self._scheduler_like, own=own
         )  # fmt: skip
         if config.ema:
-            run.ema = WeightAverage(masters or model, config.ema)
+            run.ema = WeightAverage(model, config.ema)
         run.best = BestMetric(config.best_metric, highest=config.highest_is_best)
         if self.folder is not None:
             run.checkpoints = Checkpointer(self.folder / CHECKPOINTS, config.checkpoints)
@@ -621,7 +620,6 @@ class Trainer:
         group = open_group(
             config.strategy, self.environment, handle.device, shares=config.shares,
             device_name=f"{device.name} {device.memory.total_bytes}",
-            param_dtype=torch.bfloat16 if config.half_weights else None,
         )  # fmt: skip
         stack.callback(group.close)
         if group.size > 1:
@@ -661,12 +659,11 @@ class Trainer:
         stack.callback(policy.restore)
         return policy
 
-    def _shape_model(self, run: _OpenRun, stack: contextlib.ExitStack) -> MasterWeights | None:
+    def _shape_model(self, run: _OpenRun, stack: contextlib.ExitStack) -> None:
         """Convert, recompute, share out; the order matters: shards are made of what is cast."""
-        from anyrig.training.optim import MasterWeights
         from anyrig.training.precision import Fp8Policy
 
-        config, model, group = self.config, run.model, run.group
+        config, model = self.config, run.model
         if isinstance(run.policy, Fp8Policy):
             run.policy.cast_model(model)
         if config.recompute != "none":
@@ -686,29 +683,16 @@ class Trainer:
                 )  # fmt: skip
             changed = stack.enter_context(recompute(model, how, config.recompute_types))
             run.reasons.append(f"recompute: {changed.reason}")
-        masters = None
-        if config.half_weights and not group.lockstep:
-            masters = MasterWeights(model)
-            stack.callback(masters.return_weights)
-            run.reasons.append("weights: computed with in bf16, trained in fp32")
-        group.prepare(masters or model)
-        if masters is not None:
-            masters.copy_to_model()  # all processes begin with the first one's
-        return masters
+        run.group.prepare(model)
 
-    def _build_optimizer(self, run: _OpenRun, weights: nn.Module) -> torch.optim.Optimizer:
+    def _build_optimizer(self, run: _OpenRun) -> torch.optim.Optimizer:
         from anyrig.training.optim import build_optimizer
 
         config, given = self.config, self._optimizer_like
         if isinstance(given, torch.optim.Optimizer):
-            if weights is not run.model:
-                raise InvalidSettingError(
-                    "half_weights trains copies of the weights, which this optimizer does not have",
-                    hint="Pass the optimizer by name or as a function of the weights.",
-                )
             run.group.adopt_optimizer(given)
         built = build_optimizer(
-            given, weights, learning_rate=config.learning_rate, weight_decay=config.weight_decay,
+            given, run.model, learning_rate=config.learning_rate, weight_decay=config.weight_decay,
             betas=config.betas, momentum=config.momentum, fused=config.fused_optimizer,
         )  # fmt: skip
         run.reasons.append(f"optimizer: {built.reason}")
@@ -763,7 +747,7 @@ class Trainer:
         from anyrig.training.precision import compare_gradients, half_states
 
         option = self.config.half_states
-        if not option or run.policy.autocast_dtype != torch.bfloat16 or run.masters is not None:
+        if not option or run.policy.autocast_dtype != torch.bfloat16:
             return
         if option == "auto":
             if run.device.type != "cuda" or run.group.lockstep:
@@ -957,9 +941,9 @@ class Trainer:
         from anyrig.training.checkpoint import TrainingState
 
         assert run.checkpoints is not None
-        step, whole = run.train_step, run.masters or run.model
-        weights = run.group.state_dict(whole)
-        optimizer = run.group.optimizer_state_dict(whole, step.optimizer)
+        step = run.train_step
+        weights = run.group.state_dict(run.model)
+        optimizer = run.group.optimizer_state_dict(run.model, step.optimizer)
         states = dict(enumerate(gather(rng.capture(run.device), run.group.size)))
         if run.group.rank:
             return
@@ -1022,7 +1006,7 @@ class Trainer:
         step.reference_units = int(plain.get("reference_units") or 0)
         run.step = run.resumed_from = run.saved_step = saved.step
         before = plain.get("settings") or {}
-        for text in _list_differences(rename_keys(before), asdict(self.config)):
+        for text in _list_differences(before, asdict(self.config)):
             self._event(run, "resume", text)
         self._event(run, "resume", f"continuing from the checkpoint {found.path.name}")
         same = (plain.get("device"), plain.get("processes")) == (
@@ -1049,11 +1033,9 @@ class Trainer:
         groups = optimizer.param_groups
         names = () if run.rates is None else _OPTIMIZER_SETTINGS
         now = [{name: one[name] for name in names if name in one} for one in groups]
-        run.group.load_state_dict(run.masters or run.model, optimizer, weights, state)
+        run.group.load_state_dict(run.model, optimizer, weights, state)
         for one, own in zip(optimizer.param_groups, now, strict=True):
             one.update(own)  # what is set now holds, as it does for the rate
-        if run.masters is not None:
-            run.masters.copy_to_model()
 
     def _restart(self, request: RestartNeeded) -> NoReturn:
         """End this process so that the launcher starts all again with a smaller micro batch."""
@@ -1099,13 +1081,11 @@ class Trainer:
             return
         found = run.checkpoints.load(best.path)
         assert found is not None
-        run.group.load_state_dict(run.masters or run.model, None, found.state.weights, None)
+        run.group.load_state_dict(run.model, None, found.state.weights, None)
         run.figures = dict(found.state.plain.get("figures") or run.figures)
         if run.ema is not None:
             run.load_averages(found.state.plain)
             run.ema.swap_in(for_good=True)
-        if run.masters is not None:
-            run.masters.copy_to_model()
         self._event(run, "best", f"loaded the best checkpoint, of step {best.step}")
 
     def _build_result(self, run: _OpenRun) -> TrainResult:
@@ -1141,8 +1121,6 @@ class Trainer:
             return {}
         if run.group.lockstep:
             return {"left": "resume the run in one process to have its results written"}
-        if run.masters is not None:
-            run.masters.return_weights()
         run.policy.restore()
         with run.recorder.aside():
             return self._finish_task(self.folder)
@@ -1192,7 +1170,6 @@ class _OpenRun:
     ) -> None:
         self.config, self.placement, self.handle = config, placement, handle
         self.group, self.source, self.model, self.reasons = group, source, model, reasons
-        self.masters: MasterWeights | None = None
         self.rates: RateScheduler | TorchScheduler | None = None
         self.ema: WeightAverage | None = None
         self.checkpoints: Checkpointer | None = None
@@ -1286,14 +1263,10 @@ class _OpenRun:
             yield
             return
         self.ema.swap_in()
-        if self.masters is not None:
-            self.masters.copy_to_model()
         try:
             yield
         finally:
             self.ema.swap_out()
-            if self.masters is not None:
-                self.masters.copy_to_model()
 
     def load_averages(self, plain: Mapping[str, Any]) -> None:
         if plain.get("best"):

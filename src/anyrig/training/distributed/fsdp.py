@@ -45,24 +45,13 @@ class Fsdp(Collective):
         rank: of this process.
         size: how many there are.
         device: what this process computes on.
-        param_dtype: the format that weights are gathered in, such as bf16, for half the travel;
-            the forward pass still wants autocast, since buffers are not cast. None gathers them
-            as they are. Gradients of gathered bf16 are added up in fp32.
     """
 
     lockstep = True
 
-    def __init__(
-        self,
-        rank: int,
-        size: int,
-        device: torch.device | None = None,
-        *,
-        param_dtype: torch.dtype | None = None,
-    ) -> None:
+    def __init__(self, rank: int, size: int, device: torch.device | None = None) -> None:
         super().__init__(rank, size)
         self._device = device or torch.device("cpu")
-        self._param_dtype = param_dtype
         self._root: nn.Module | None = None
         self._before: dict[str, weakref.ref[torch.Tensor]] = {}
 
@@ -72,20 +61,16 @@ class Fsdp(Collective):
         Its parameters are new ones: make the optimizer after this, or let it be adopted.
         """
         from torch.distributed.device_mesh import init_device_mesh
-        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+        from torch.distributed.fsdp import fully_shard
 
         from anyrig.training.memory import find_blocks
 
         broadcast_from_first(model)
         self._before = {name: weakref.ref(one) for name, one in model.named_parameters()}
         mesh = init_device_mesh(self._device.type, (self.size,))
-        policy = MixedPrecisionPolicy(
-            param_dtype=self._param_dtype,
-            reduce_dtype=torch.float32 if self._param_dtype else None,
-        )
         for block in find_blocks(model).values():  # else it is gathered as one
-            fully_shard(block, mesh=mesh, mp_policy=policy)
-        fully_shard(model, mesh=mesh, mp_policy=policy)
+            fully_shard(block, mesh=mesh)
+        fully_shard(model, mesh=mesh)
         for part in _list_shards(model):
             # Sums, not means: and as plain sums, since gloo knows no sum of multiples.
             part.set_gradient_divide_factor(1.0)

@@ -191,7 +191,6 @@ def open_group(
     device_name: str = "",
     timeout_s: float = TIMEOUT_S,
     overlap: bool = True,
-    param_dtype: torch.dtype | None = None,
 ) -> Group:
     """The group that this process trains in; a group of one where a launcher told of no other.
 
@@ -204,7 +203,6 @@ def open_group(
         device_name: of this process' device.
         timeout_s: how long a process waits for the others.
         overlap: whether gradients travel during the backward pass (ddp).
-        param_dtype: the format that shards are gathered and computed in (fsdp).
     """
     import torch
 
@@ -217,7 +215,7 @@ def open_group(
     if word == "fsdp":
         from anyrig.training.distributed.fsdp import Fsdp
 
-        return Fsdp(place.rank, place.size, device, param_dtype=param_dtype)
+        return Fsdp(place.rank, place.size, device)
     from anyrig.training.distributed.ddp import Ddp, Shares
 
     if shares == "auto":
