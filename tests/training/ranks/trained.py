@@ -74,7 +74,7 @@ def run(
         opened = trainer.open()
         kind = type(opened.group).__name__
         summary = trainer.run()
-        weights = opened.group.state_dict(opened.masters or opened.model)
+        weights = opened.group.state_dict(opened.model)
         curve = [row.loss for row in trainer.history()]
         return {
             "group": kind, "curve": curve, "validation": dict(summary.validation),
