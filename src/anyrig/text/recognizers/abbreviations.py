@@ -164,6 +164,8 @@ def propose_title(match: re.Match[str]) -> Proposal | v.Value | None:
     word, starts = _word_before(match)
     if short == "Sr" and word[:1].isupper() and not starts:
         return Proposal(v.Abbreviation("Senior"), stop=_name_stop(match))
+    if short == "Sr" and _RANKED.search(before(match, 12)):
+        return Proposal(v.Abbreviation("Senior"), stop="abbreviation")
     rest = after(match, 2)
     if short in ("Pt", "Sec") and not rest.startswith(" "):
         return None
@@ -197,6 +199,9 @@ def propose_first_name(match: re.Match[str]) -> Proposal | None:
     stop = stop_after(match.string, match.end(), names_follow=True)
     return Proposal(v.Abbreviation(english.FIRST_NAMES[match[1]]), stop=stop)
 
+
+_RANKED = LazyPattern(r"\b(?:[Aa]n?|[Tt]wo|[Aa]s|[Ee]very|[Oo]ur|[Ff]or|new|hiring|promoted to) $")
+"""Before a rank, and no nun: a Sr. Buyer."""
 
 _MONTH_OR_YEAR = (
     r"(?:(?:[Cc]a?|abt|bef|aft)\.? )?(?:\d{1,2} )?"
@@ -460,16 +465,31 @@ def propose_unit_behind_word(match: re.Match[str]) -> Proposal | None:
 
 @recognizer(
     "dose",
-    r"(?<![\w.])[qQ]\.? ?(\d{1,2})(?: ?[-–] ?(\d{1,2}))? ?(?:h(?:rs?)?|H)\b(?:\.(?= [a-z]))?|"
-    r"\b(?:bid|tid|qid|prn|BID|TID|QID|PRN)\b(?= for| with| until| x ?\d|[.,;]|$)",
-    needs=("q", "Q", "bid", "tid", "qid", "prn", "BID", "TID", "QID", "PRN"),
+    r"(?<![\w.])[qQ]\.? ?(\d{1,2})(?: ?[-–] ?(\d{1,2}))? ?(?:h(?:rs?)?|H|(min))\b(?:\.(?= [a-z]))?|"
+    r"\b(?:bid|tid|qid|prn|qd|qhs|BID|TID|QID|PRN|QD|QHS)\b(?= for| with| until| x ?\d|[.,;]|$)",
+    needs=(
+        "q",
+        "Q",
+        "bid",
+        "tid",
+        "qid",
+        "prn",
+        "qd",
+        "qhs",
+        "BID",
+        "TID",
+        "QID",
+        "PRN",
+        "QD",
+        "QHS",
+    ),
     weight=1.3,
 )
 def propose_dose(match: re.Match[str]) -> v.Value | None:
     if match[1]:
         hours: v.Value = v.Number(match[1])
         hours = v.Range(hours, v.Number(match[2])) if match[2] else hours
-        return v.Phrase(("every", hours, "hours"))
+        return v.Phrase(("every", hours, "minutes" if match[3] else "hours"))
     if not re.search(
         r"(?:\d ?(?:mg|mcg|mL|ml|g|tabs?|tablets?|units?|capsules?|U|puffs?|drops?)|"
         r"[qQ]\S{0,6}[hH])"
@@ -482,6 +502,8 @@ def propose_dose(match: re.Match[str]) -> v.Value | None:
         "tid": "three times a day",
         "qid": "four times a day",
         "prn": "as needed",
+        "qd": "once a day",
+        "qhs": "at bedtime",
     }
     return v.Abbreviation(words[match[0].lower()])
 
@@ -494,7 +516,8 @@ def propose_following_pages(match: re.Match[str]) -> Proposal:
 
 @recognizer(
     "dose",
-    r"(?<=\w )[x×] ?(\d{1,3}) ?(d|days?|wks?|weeks?|mos?|months?|doses?)\b(\.)?",
+    r"(?<=\w )[x×] ?(\d{1,3})(?: ?[-–] ?(\d{1,3}))? ?"
+    r"(d|days?|wks?|weeks?|mos?|months?|doses?)\b(\.)?",
     needs="x×",
     digits=True,
     at="any",
@@ -502,11 +525,13 @@ def propose_following_pages(match: re.Match[str]) -> Proposal:
 )
 def propose_course(match: re.Match[str]) -> Proposal:
     """How long something is taken: `BID x7d`."""
-    unit = {"d": "d", "w": "wk", "m": "mo"}.get(match[2][0], "")
-    if match[2].startswith("dose"):
-        value: v.Value = v.Phrase(("for", v.Number(match[1]), match[2]))
+    unit = {"d": "d", "w": "wk", "m": "mo"}.get(match[3][0], "")
+    number: v.Number | v.Range = v.Number(match[1])
+    number = v.Range(number, v.Number(match[2])) if match[2] else number
+    if match[3].startswith("dose"):
+        value: v.Value = v.Phrase(("for", number, match[3]))
     else:
-        value = v.Phrase(("for", v.Measure(v.Number(match[1]), unit)))
+        value = v.Phrase(("for", v.Measure(number, unit)))
     return close(value, match)
 
 
@@ -652,7 +677,8 @@ _REGIONS = (
     r"(?<=\d )([NSEW]) (?=(?:[A-Z][\w'-]+|\d+(?:st|nd|rd|th)) (?:St|Ave|Rd|Blvd|Dr|Ln)\b)|"
     rf"\b([NSEW])\. (?=(?:{_REGIONS})\b|(?:(?:[A-Z][\w'-]+|\d+(?:st|nd|rd|th)) "
     rf"){{1,3}}(?:St|Ave|Rd|Blvd|Dr|Ln|Street|"
-    r"Avenue|Road|Drive|Lane|Boulevard|Way|Pkwy|Hwy)\b|\d+(?:st|nd|rd|th)\b)",
+    r"Avenue|Road|Drive|Lane|Boulevard|Way|Pkwy|Hwy|Ct|Pl|Cir|Ter|Trl|Sq|Court|Place|Circle|"
+    r"Terrace|Trail|Parkway|Highway)\b|\d+(?:st|nd|rd|th)\b)",
     needs=_DIRECTIONS,
     weight=1.7,
 )
@@ -684,7 +710,10 @@ _DISTANCE = LazyPattern(
 )
 
 
-_ROAD = LazyPattern(r"(?:\b(?:Hwy|Rte|Rt|Highway|Route|US|Road|Interstate)\.? |\bI-)\d+ $")
+_ROAD = LazyPattern(
+    r"(?:\b(?:Hwy|Rte|Rt|Highway|Route|US|Road|Interstate)\.? |\bU\.S\. |"
+    r"\b(?:I|US|SR|CR|M|A)-)\d+ $"
+)
 
 
 @recognizer(
@@ -724,7 +753,11 @@ def propose_side_of_street(match: re.Match[str]) -> Proposal | None:
 @recognizer(
     "direction",
     r"(?:(?<=\b[Ii]n )|(?<=\b[Nn]ear )|(?<=\bacross )|(?<=\bthroughout ))"
-    r"([NSEW])\.(?= [A-Z][a-z]{2})",
+    r"([NSEW])\.(?= [A-Z][a-z]{2})|"
+    r"(?:(?<=\b[Tt]o )|(?<=\bfrom )|(?<=\bthrough )|(?<=\boutside ))([NSEW])\.(?= (?:"
+    r"Bend|Haven|Hampton|Platte|Orange|Las Vegas|Little Rock|Charleston|Lansing|Hartford|"
+    r"St\. Louis|St\. Paul|Memphis|Boston|Chicago|Philadelphia|Philly|Brooklyn|Bronx|"
+    r"Miami|Dallas|Seattle|Shields|Georgia|Borneo|Sumatra|Oxford|Adams|Andover|Conway|Ronaldsay|Uist)\b)",
     needs=_DIRECTIONS,
     weight=1.6,
 )
@@ -733,7 +766,8 @@ def propose_part_of_place(match: re.Match[str]) -> Proposal | None:
     place = re.match(r" ([A-Z][a-z]+)(['’]s)?", after(match, 20))
     if place is None or place[2] or place[1].lower() in _STARTERS:
         return None
-    return Proposal(v.Abbreviation(_DIRECTIONS[match[1]]), stop="abbreviation")
+    direction = _DIRECTIONS[match[1] or match[2]]
+    return Proposal(v.Abbreviation(direction), stop="abbreviation")
 
 
 @recognizer("direction", r"(?<= )([NS]{1,2}[EW]|[EW][NS][EW])(?!\w)", needs=_CORNERS, weight=1.3)
@@ -898,7 +932,8 @@ def _decide_stop(language: str, form: ShortForm, match: re.Match[str]) -> Stop:
         return stop_after(match.string, match.end(), language, names_follow=True)
     # A sentence ends before a word that opens one and a small one: Dr. Il vint.
     opens = follows.kind == "capital" and STOP_TABLES[language].opens_sentence(follows.word)
-    goes_on = follows.second[:1].islower() or "'" in follows.word.replace("’", "'")
+    goes_on = follows.second[:1].islower() or follows.second[:1].isdecimal()
+    goes_on = goes_on or "'" in follows.word.replace("’", "'")
     goes_on = goes_on or (not follows.second and len(follows.word) > 2)
     return "both" if form.ends == "title" and opens and goes_on else "abbreviation"
 
@@ -988,8 +1023,11 @@ def propose_clipped(language: str, match: re.Match[str]) -> Proposal | None:
     masculine = _MASCULINE.search(lead)
     nouns = _complete(short, table.CLIPPED)
     noun = next(nouns, "")
-    if masculine and noun and table.find_gender(noun) == "f":
-        noun = next((one for one in nouns if table.find_gender(one) != "f"), noun)
+    gender = "m" if masculine else "f" if _FEMININE_LEAD.search(lead) else ""
+    if gender and noun and (table.find_gender(noun) == "f") != (gender == "f"):
+        noun = next(
+            (one for one in nouns if (table.find_gender(one) == "f") == (gender == "f")), noun
+        )
     quality = next(iter(_complete(short, table.CLIPPED_ADJECTIVES)), "")
     described = "" if masculine else _find_described(language, lead)
     row = (
@@ -1013,6 +1051,7 @@ def propose_clipped(language: str, match: re.Match[str]) -> Proposal | None:
 
 
 _MASCULINE = LazyPattern(r"(?i)\b(?:el|del|al|un|su|le|du|au|mon|ton|son|votre|notre) $")
+_FEMININE_LEAD = LazyPattern(r"(?i)\b(?:la|una|une|cette|esta|ma|ta|sa) $")
 _SEVERAL = LazyPattern(r"(?<![\d.,])(?!1 )[\d ]*\d $")
 """Behind a number: 300 sold."""
 

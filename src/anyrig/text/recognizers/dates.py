@@ -291,7 +291,7 @@ _TIMED = LazyPattern(
     r"(?:\b(?:[Oo]n|[Ee]very|[Nn]ext|[Ll]ast|[Tt]his|[Uu]ntil|[Bb]y|[Ff]rom|to|and|or|"
     r"[Ss]ince|through|"
     r"until|of|[Dd]ue|is|are|was|open|closed|[Oo]pen|[Cc]losed|EOD|COB|noon|night|"
-    r"at) |[-–,:(] ?|\n)$"
+    r"at) |& |[-–,:(] ?|\n)$"
 )
 
 

@@ -100,6 +100,27 @@ def propose_isotope(match: re.Match[str]) -> v.Value | None:
     return v.Phrase((v.Label(match[1]), *(v.Letters(match[2].upper()),)))
 
 
+_WORDS = frozenset("He I In As At No Be Am La Ce Se Te Os Y Ne".split())
+"""Elements that look like the first word behind the number of a note."""
+
+
+@recognizer(
+    "formula",
+    r"(?<![\w⁰¹²³⁴-⁹.)])([⁰¹²³⁴-⁹]{1,3}m?)([A-Z][a-z]?)(?![\w₀-₉-])|"
+    r"(?<![\w.-])([A-Z][a-z]?)-(\d{2,3}m)(?!\w)",
+    languages=RECOGNIZED_LANGUAGES,
+    needs="⁰¹²³⁴⁵⁶⁷⁸⁹m",
+    weight=2,
+)
+def propose_marked_isotope(match: re.Match[str]) -> v.Value | None:
+    """`¹⁴C`, `Tc-99m`."""
+    symbol, mass = match[2] or match[3], (match[1] or match[4]).translate(SUPERSCRIPT)
+    if symbol not in _ELEMENTS or (match[1] and symbol in _WORDS):
+        return None
+    state = (v.Letters("M"),) if mass.endswith("m") else ()
+    return v.Phrase((v.Letters(symbol.upper()), v.Label(mass.rstrip("m")), *state))
+
+
 @recognizer(
     "formula",
     r"(?<![\w.-])([A-Z]{2,3}|Cl|Br|I|F|HCO3|NO3|MnO4)[-−](?=[\s,.;)]|$)",

@@ -251,7 +251,8 @@ def _close_english(value: v.Value, match: re.Match[str], rated: bool) -> Proposa
 
 _HOME = LazyPattern(r"\d ?m²|(?i:\bappt|\bappart|\bmaison|\bvilla|\bstudio|\bpavillon)")
 _PRICED = LazyPattern(
-    r"(?i)\b(?:cuest\w+|costab?\w*|pagó|pagué|valía|vale|precio|por|de) [^.;]{0,12}$"
+    r"(?i)\b(?:cuest\w+|costab?\w*|cobr\w+|gan[aó]\w*|multa|sueldo|billetes?|"
+    r"pagó|pagué|valía|vale|precio|por|de) [^.;]{0,12}$"
 )
 """Before a sum: costaba 500 pts."""
 _CAPACITOR = LazyPattern(r"(?i)capacit|farad|condenser")
@@ -410,9 +411,12 @@ def _has_other_place(match: re.Match[str], name: str) -> bool:
     """Whether another letter stands with the same number: 14 A and 14 B."""
     around = f"{before(match, 24)} {after(match, 24)}"
     others = re.findall(rf"(?<![\w.]){re.escape(match['low'])} ?([A-K])(?!\w)", around)
-    return name in "ABCDEFGHJK" and any(other != name for other in others)
+    if name not in "ABCDEFGHJK":
+        return False
+    return any(other != name for other in others) or bool(_SEATS.search(before(match, 60)))
 
 
+_SEATS = LazyPattern(r"\b(?:[Ss]eat(?:s|ed)?|[Ss]at|[Ss]it(?:s|ting)?)\b[^.;]*$")
 _STREET = LazyPattern(
     r" (?:\d+(?:st|nd|rd|th)\b|(?:[A-Z][\w']+ ){1,3}(?:St|Ave|Rd|Blvd|Dr|Ln|Street|Avenue|"
     r"Road|Way)\b)"
@@ -447,10 +451,33 @@ def propose_degrees(match: re.Match[str]) -> Proposal | v.Value:
     return Proposal(v.Phrase((value, word)) if word else value, stop=stop)
 
 
-@recognizer("angle", r"(?<![\w.])(\d{1,3}°(?:[-–/]\d{1,3}°){2,4})(?!\w)", needs="°", weight=2)
+_CHANGED = LazyPattern(
+    r"(?i)\b(?:rose|fell|up|down|by|gained?|lost|climbed|dropped|slipped|slid|added|shed|widened|"
+    r"narrowed|jumped|cut|grew|shrank|declined|lead of|gap of|swing of|margin of|an?) (?:of |by )?$"
+)
+
+
+@recognizer(
+    "percent",
+    rf"(?<![\w.£$€])({NUMBER})(?: |-)?(?:ppts?|pps?)\b(\.)?(?! ?\d)",
+    needs=("pp", "pps", "ppt", "ppts"),
+    weight=1.8,
+)
+def propose_percentage_points(match: re.Match[str]) -> Proposal | None:
+    """`0.3 pp.`, `down 2 pp`."""
+    number = parse_number(match[1])
+    if not number.decimals and not _CHANGED.search(before(match, 16)):
+        return None
+    single = number.digits == "1" and not number.decimals
+    return _close(v.Phrase((number, f"percentage point{'' if single else 's'}")), match)
+
+
+@recognizer("angle", r"(?<![\w.])(\d{1,3}°(?:[-–/]\d{1,3}°){1,4})(?!\w)", needs="°", weight=2)
 def propose_angles(match: re.Match[str]) -> v.Value:
     """Of a triangle: `30°-60°-90°`."""
     described = is_attributive(match)
+    if match[1].count("°") == 2 and not re.match(r" (?:right )?triangles?\b", after(match, 20)):
+        return None
     parts: list[v.Value | str] = []
     for one in re.findall(r"\d+", match[1]):
         parts += [","] if parts else []
@@ -657,6 +684,25 @@ def propose_marked_span(match: re.Match[str]) -> v.Value:
     link = "or" if match[3].strip() == "or" else ""
     span = v.Range(parse_amount(match[1]), parse_amount(match[4]), link)
     return v.Measure(span, _MARKS["en"][match[2]], attributive=is_attributive(match))
+
+
+@recognizer(
+    "measure",
+    rf"(?<![\w.\"'/-])({AMOUNT})({DASH}| to | or )({AMOUNT}) ?([\"'])(?![\w\"'])"
+    r"(?=[\s.,;:!?)x×-]|$)",
+    needs="\"'",
+    weight=1.9,
+)
+def propose_span_of_inches(match: re.Match[str]) -> v.Value | None:
+    """`6-8"`, where no quotation is open."""
+    mark = re.escape(match[4])
+    if len(re.findall(rf"(?<![\d{VULGAR}]){mark}(?!s\b)", before(match, 300))) % 2:
+        return None
+    low, high = parse_amount(match[1]), parse_amount(match[3])
+    if _size(low) >= _size(high) > 0:
+        return None
+    span = v.Range(low, high, "or" if match[2].strip() == "or" else "")
+    return v.Measure(span, _MARKS["en"][match[4]], attributive=is_attributive(match))
 
 
 _LENGTH = LazyPattern(
@@ -982,6 +1028,52 @@ def propose_bare_rate(language: str, match: re.Match[str]) -> v.Value | Proposal
     return close(value, match, language)
 
 
+@per_language(
+    "rate",
+    lambda language: (
+        r"(?:(?<=[a-zà-ÿ]{2}s)|(?<=people)|(?<=children)|(?<=mujeres))/"
+        rf"({UNIT[language]}{f'|{one_of(english.PERIODS)}' if language == 'en' else ''})"
+        rf"({POWER})?(?![\w/²³-])"
+    ),
+    languages=RECOGNIZED_LANGUAGES,
+    digits=False,
+    needs="/",
+    at="any",
+    weight=1.4,
+)
+def propose_rate_of_things(language: str, match: re.Match[str]) -> v.Value | None:
+    """Behind what is counted: `cells/mL`, `habitantes/km²`."""
+    if len(match[1]) < 2 and not match[2] and match[1] not in "hdsLl":
+        return None
+    unit = english.PERIODS.get(match[1], "") if language == "en" else ""
+    unit = unit or find_unit(language, match[1])
+    return v.Rate(v.Abbreviation(""), unit, parse_power(match[2]))
+
+
+_PER = {"en": "per", "es": "por cada", "fr": "pour"}
+
+
+@per_language(
+    "rate",
+    r"(?:(?<=[a-zà-ÿ]{2}s)|(?<=people))/(?=\d{1,3}(?:[ .,]?000)+ (?:hab|people|pers|adult|live|"
+    r"births|niñ|nacid|enfants|naiss|euro))",
+    languages=RECOGNIZED_LANGUAGES,
+    digits=True,
+    needs="/",
+    at="any",
+    weight=3,
+)
+def propose_per_thousand(language: str, match: re.Match[str]) -> v.Value:
+    """`3 médicos/1.000 hab.`"""
+    return v.Abbreviation(f" {_PER[language]} ")
+
+
+@recognizer("rate", r"(?<![\w/])[fƒ]/(?=\d)", digits=True, needs="/", at="any", weight=2)
+def propose_aperture(match: re.Match[str]) -> v.Value:
+    """Of a lens: `f/2.8`."""
+    return v.Phrase((v.Letters("F"), " "))
+
+
 _EACH = {"en": "per", "es": "cada", "fr": "aux"}
 _EVERY = {**_EACH, "fr": "toutes les"}
 """Before hours: un comprimé toutes les 8 h."""
@@ -1136,7 +1228,8 @@ def propose_romance_feet(language: str, match: re.Match[str]) -> v.Value | Propo
         before(match, 25).lower(),
     )
     small = float(match[2].replace(",", ".")) < 12 and match[2][0] != "0"
-    small = small and not 9 <= int(match[1]) < 60
+    measured = _MEASURED.search(before(match, 40))
+    small = small and bool(measured or not 9 <= int(match[1]) < 60)
     if small and marked and not timed:
         inches = v.Measure(parse_comma_number(match[2]), "length-inch")
         return v.Phrase((v.Measure(v.Number(match[1]), "length-foot"), inches))
@@ -1145,6 +1238,10 @@ def propose_romance_feet(language: str, match: re.Match[str]) -> v.Value | Propo
     return None
 
 
+_MEASURED = LazyPattern(
+    r"(?i)\b(?:mid(?:e|en|ió)|medía|largo|ancho|alto|eslora|altura|tabla|barco|velero|mesure\w*|long|"
+    r"longueur|large|haut|hauteur|bateau|voilier|planche|fait)\b[^.;]*$"
+)
 _COMPASS = {
     "en": {"N": "north", "S": "south", "E": "east", "W": "west", "O": ""},
     "es": {"N": "norte", "S": "sur", "E": "este", "O": "oeste", "W": "oeste"},

@@ -121,21 +121,55 @@ def propose_emergency(match: re.Match[str]) -> v.Value:
 
 @recognizer(
     "phone",
-    r"\b([Ee]xt|[Ee]xtension)\b\.? ?(\d{1,6})(?!\w)",
+    r"(?:(?<=\bat )|(?<=\bto )|(?<=[Cc]all )|(?<=[Dd]ial )|(?<=[Pp]hone ))x(\d{3,5})(?![\w.]\w|\w)",
+    needs="x",
+    at="word",
+    digits=True,
+    weight=2,
+)
+def propose_extension_alone(match: re.Match[str]) -> v.Value:
+    """`RSVP to x4410.`"""
+    return v.Phrase(("extension", v.Digits((match[1],))))
+
+
+@recognizer("phone", r"(?:(?<=\bat )|(?<=\bon ))([2-8]11)(?![\w%]|[.,-]\d| [a-z]+s\b)", weight=1.6)
+def propose_service_number(match: re.Match[str]) -> v.Value | None:
+    """`Call the city at 311.`"""
+    return v.Digits((match[1],)) if _TO_CALL.search(before(match, 60)) else None
+
+
+_TO_CALL = LazyPattern(r"(?i)\b(?:call|dial|phone|contact|text|reach)\b[^;!?]*$")
+
+
+@recognizer("digits", r"(?<=\bto )(\d{5,6})(?![\w%]|[.,-]\d| [a-z]+s\b)", weight=1.6)
+def propose_short_number(match: re.Match[str]) -> v.Value | None:
+    """`Text STOP to 55512.`"""
+    return v.Digits((match[1],)) if _TO_TEXT.search(before(match, 60)) else None
+
+
+_TO_TEXT = LazyPattern(r"\b(?:[Tt]ext|[Ss]end|SMS|[Mm]essage)\b[^.;!?]*$")
+
+
+@recognizer(
+    "phone",
+    r"\b([Ee]xt|[Ee]xtension)\b\.?( is| was| number| no\.)?:? ?#?(\d{1,6})(?!\w)",
     needs=("ext", "Ext", "extension", "Extension"),
     weight=1.5,
     at="needs",
 )
 def propose_bare_extension(match: re.Match[str]) -> v.Value:
-    extension = v.Number(match[2]) if len(match[2]) < 3 else v.Digits((match[2],))
-    return v.Phrase(("Extension" if match[1][0] == "E" else "extension", extension))
+    number, word = match[3], (match[2] or "").strip()
+    extension = v.Number(number) if len(number) < 3 else v.Digits((number,))
+    linked = ("number" if word == "no." else word,) if word else ()
+    return v.Phrase(("Extension" if match[1][0] == "E" else "extension", *linked, extension))
 
 
 @recognizer(
     "digits",
     r"\b(?:[Tt]el(?:ephone)?\b\.?:?|[Pp]hone:?|[Ff]ax:?|[Pp]in|PIN|[Cc]ode|[Pp]assword|"
     r"[Aa]ccount|[Ss]erial|"
-    r"[Oo]rder|[Tt]racking|[Cc]ase|SKU|ID|[Zz]ip|ZIP)(?: (?:number|code|no\.|is|was))?:? "
+    r"[Oo]rder|[Tt]racking|[Cc]ase|SKU|IMO|MMSI|EIN|NPI|UPC|"
+    r"ID|[Zz]ip|ZIP)(?: (?:number|code|no\.|is|was))?:? "
     r"#?(\d{3,20})(?!\w|[.,]\d)",
     weight=1.3,
     at="word",
@@ -227,7 +261,7 @@ def propose_zip(match: re.Match[str]) -> v.Value | None:
 
 @recognizer(
     "postcode",
-    rf"(?:{one_of([*english.SHORT_STATES, *english.DOTTED_STATES])})\.? (\d{{5}})(?![\d,])|"
+    rf"(?:{one_of([*english.SHORT_STATES, *english.DOTTED_STATES, 'D.C'])})\.? (\d{{5}})(?![\d,])|"
     r"(?<=, )(?:NYC|[A-Z][a-z]+(?: [A-Z][a-z]+)?) (\d{5})(?=[.,;]|$)",
     at="capital",
 )
@@ -351,6 +385,7 @@ _HOST = LazyPattern(
     r"Windows|kernel|Go|Rust|Postgres|"
     r"PyTorch|CUDA|Bluetooth|USB|HTTP|TLS|SSL|HDMI|PCIe|OpenGL|Unicode|Chrome|Firefox) "
     r"(?:[<>=~!]=? ?)?v?(\d{1,3}\.\d{1,3})(?![\w]|\.\d)|"
+    r"\b(?:[Uu]p|[Dd]own)grad(?:e[sd]?|ing) (?:(?:from|to) )?(\d{1,3}\.\d{1,3})(?![\w%]|\.\d)|"
     r"(?:\b[Vv]ersions?\b[^.;:\d]{0,24}(?:\d+(?:\.\d+)+[^.;:\d]{0,8}){0,3}?|"
     r"(?:\b(?:in|on|with|to|since|needs?|requires?|using|under|than|before|after|install|and|or|"
     r"of|via) )"
@@ -362,9 +397,9 @@ _HOST = LazyPattern(
 )
 def propose_software(match: re.Match[str]) -> Proposal | None:
     """`Python 3.12`; two digits behind the point: `versions before 1.32`, `in Automake 1.12`."""
-    if match[2] and word_after(match) in english.UNITS:
+    if match[3] and word_after(match) in english.UNITS:
         return None
-    version = match[1] or match[2]
+    version = match[1] or match[2] or match[3]
     start = match.end() - len(version)
     return Proposal(v.Version(tuple(version.split("."))), start=start, weight=2)
 
@@ -383,6 +418,35 @@ def propose_standard(match: re.Match[str]) -> v.Value:
     first, second = match[1].split(".")
     parts: tuple[v.Value | str, ...] = (v.Label(first), "point", v.Number(second))
     return v.Phrase((*parts, v.Letters(match[2])) if match[2] else parts)
+
+
+_BODIES = "ISO IEC EN DIN NF BS UNE UNI ASTM ASME ANSI IEEE MIL-STD NFPA JIS ETSI NIST".split()
+_DASHES = {"en": "", "es": "guion", "fr": "tiret"}
+
+
+@per_language(
+    "code",
+    rf"(?<![\w./-])((?:{one_of(_BODIES)})(?:[ /](?:{one_of(_BODIES)}))*)[ -]([A-Z]?)(\d{{2,5}})"
+    r"((?:-\d{1,3})*)(?::((?:19|20)\d\d))?([A-Z])?(?![\w]|[.,-]\d)",
+    languages=RECOGNIZED_LANGUAGES,
+    needs=_BODIES,
+    at="capital",
+    weight=1.9,
+)
+def propose_norm(language: str, match: re.Match[str]) -> v.Value | None:
+    """A standard with its parts and its year: `NF EN 1090-2`, `ISO 9001:2015`."""
+    bodies, letter, number, parts, year, more = match.groups()
+    if not (parts or year or " " in bodies or len(number) == 5):
+        return None
+    said: list[v.Value | str] = [v.Letters(one) for one in re.findall("[A-Z]+", bodies)]
+    said += [v.Letters(letter)] if letter else []
+    said.append(v.Label(number) if len(number) < 5 else v.Number(number))
+    for part in re.findall(r"\d+", parts):
+        said += [_DASHES[language]] if _DASHES[language] else []
+        said.append(v.Number(part))
+    said += [v.Year(int(year))] if year else []
+    said += [v.Letters(more)] if more else []
+    return v.Phrase(tuple(said))
 
 
 @recognizer(
@@ -515,6 +579,8 @@ def propose_house(match: re.Match[str]) -> v.Value:
     r"(?:(?<=\b[Aa] )|(?<=\b[Aa]n ))(?:911|928|356|924|944)()"
     r"(?=[,.;:]|$| (?:[A-Z]|and\b|or\b|that\b|is\b|was\b))|"
     r"(?<=\b(?:[Tt]he|his|her) )7[0-8]7(s)?(?![\w,%]|\.\d)(?! (?!was|is|has)[a-z]+s\b)|"
+    r"(?<=\b[Aa] )7[0-8]7(?= (?:MAX|Max|jet|pilot|freighter|crew|took|landed|crashed|with|carrying|"
+    r"bound)\b)|"
     r"(?<![\w.,$#-])(?:\d{1,2}00(?= block\b)|\d{3}(?= plans?\b))",
     weight=1.5,
 )
@@ -614,7 +680,7 @@ _REPORTERS = {
 
 @recognizer(
     "law",
-    rf"(?<![\w.,])(\d{{1,4}}) ({one_of(_REPORTERS)}) ?(2d|3d|[4-9]th)?,? (\d{{1,5}})"
+    rf"(?<![\w.,])(\d{{1,4}}) ({one_of(_REPORTERS)}) ?(2d|3d|[4-9]th)?,? (at )?(\d{{1,5}})"
     r"(?!\w|[.,]\d)",
     digits=True,
     at="number",
@@ -622,7 +688,7 @@ _REPORTERS = {
 )
 def propose_law_report(match: re.Match[str]) -> v.Value | None:
     """A decision in a series of reports: `12 F.3d 345`, `410 U.S. 113`."""
-    volume, reporter, series, page = match.groups()
+    volume, reporter, series, cited, page = match.groups()
     if not series and reporter not in ("U.S.", "S. Ct.", "F. Supp.", "L. Ed."):
         return None
     name = _REPORTERS[reporter]
@@ -630,6 +696,8 @@ def propose_law_report(match: re.Match[str]) -> v.Value | None:
     parts.append(v.Letters(name) if name.isupper() else name)
     if series:
         parts.append(v.Ordinal(int(series[0])))
+    if cited:
+        parts.append("at")
     parts.append(v.Label(page) if len(page) < 5 else v.Number(page))
     return v.Phrase(tuple(parts))
 
@@ -749,7 +817,7 @@ def propose_screen(match: re.Match[str]) -> v.Value | None:
     if match[1] not in ("240", "360", "480", "540", "576", "720", "1080", "1440", "2160", "4320"):
         return None
     parts: tuple[v.Value | str, ...] = (v.Label(match[1]), v.Letters(match[2].upper()))
-    return v.Phrase((*parts, v.Number(match[3])) if match[3] else parts)
+    return v.Phrase((*parts, v.Label(match[3])) if match[3] else parts)
 
 
 _MODIFIERS = "Ctrl Control Alt AltGr Shift Cmd Command Opt Option Win Fn Meta Super".split()

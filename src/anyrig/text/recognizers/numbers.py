@@ -189,6 +189,8 @@ def propose_scientific(language: str, match: re.Match[str]) -> v.Value | None:
     if language != "en" and match[5]:
         return None  # 3e: troisième
     exponent = (match[3] or match[4] or match[5]).translate(SUPERSCRIPT).replace("−", "-")
+    if match[5] and (abs(int(exponent)) > 308 or _PLACES.search(before(match, 30))):
+        return None  # Rm. 4E880, Gate 4E2
     factor = parse_amount(match[2], match[1], language=language)
     assert isinstance(factor, v.Number)
     return v.Power(v.Number("10"), exponent.removeprefix("+"), factor)
@@ -233,6 +235,8 @@ def propose_short_scale(match: re.Match[str]) -> v.Value | Proposal | None:
         )  # the light of a lamp
     if scale == "B" and (_PLACES.search(lead) or _is_bra(match, lead, rest)):
         return v.Phrase((v.Label(amount), v.Letters("B"))) if amount.isdecimal() else None
+    if lead.endswith("-") and _MODEL_BEFORE.search(lead):
+        return v.Phrase((v.Label(amount), v.Letters(scale))) if amount.isdecimal() else None
     if scale in "kK" and _is_letter_k(match, lead, rest):
         return Proposal(
             v.Phrase((parse_number(amount), v.Letters("K"))), end=match.end(2), weight=1.3
@@ -249,6 +253,10 @@ def propose_short_scale(match: re.Match[str]) -> v.Value | Proposal | None:
     )
 
 
+_MODEL_BEFORE = LazyPattern(r"(?<![\w])[A-Z][A-Za-z]{0,2}-$")
+"""Of an aircraft: the Tu-154M."""
+
+
 def _is_bra(match: re.Match[str], lead: str, rest: str) -> bool:
     worn = re.search(r"\b(?:wears?|wore|sizes?|bras?)\b[^.;$]{0,8}$", lead)
     return len(match[1]) == 2 and bool(worn or re.match(r" (?:bras?|cup)\b", rest))
@@ -260,7 +268,7 @@ _SCREENS = LazyPattern(r" (?:screen|monitor|display|video|TV|resolution|film|foo
 def _is_letter_k(match: re.Match[str], lead: str, rest: str) -> bool:
     """Whether the letter is said: of a screen, or of a run."""
     crowd = re.match(r" runners?\b", rest) and match[1] not in ("5", "8", "10", "15")
-    if re.match(r":? \d{1,2}:\d\d\b", rest):
+    if re.match(r":? \d{1,2}:\d\d\b", rest) or re.search(r"\d:\d\d $", lead):
         return True  # 5K 15:20
     if match[0] in ("4K", "8K", "4k") or (_RUNS.match(rest) and not crowd) or _SCREENS.match(rest):
         return True

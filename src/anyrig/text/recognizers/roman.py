@@ -24,6 +24,7 @@ from anyrig.text.recognizers.common import (
 )
 from anyrig.text.recognizers.languages import TABLES, english, spanish
 from anyrig.text.recognizers.languages.shared import CAPITAL, SMALL
+from anyrig.text.recognizers.stops import begins_sentence, look_behind
 from anyrig.text.roman_numerals import roman_value
 
 _RULERS = frozenset(
@@ -41,6 +42,7 @@ _PARTS = frozenset(
         "craft "
         "creed gear hearts kombat souls scrolls rocky rambo jaws apollo saturn gemini titan diablo "
         "civilization windows model diabetes mk variant plan option item paragraph "
+        "map plate folio sheet leaf legion nerve sura apparatus exercise problem proposition "
         "clause rule law theorem lemma axiom items steps phases types classes levels stages "
         "figures tables titles clauses paragraphs rules options schedules exhibits categories art"
     ).split()
@@ -66,6 +68,21 @@ def _is_numbered_noun(noun: str) -> bool:
     return noun.lower() in _PARTS or noun.lower().removesuffix("s") in _PARTS
 
 
+_TYPED = LazyPattern(
+    r" (?:errors?|trials?|stud(?:y|ies)|diabetes|collagen|cells?|patients?|interferon|"
+    r"fib(?:er|re)s?|muscles?|reactions?|fractures?|tumou?rs?|cancers?|disease|disorder|supernovae?|codes?|"
+    r"restriction|devices?|water|antiarrhythmic|areas?|lesions?|hypersensitivity|evidence|schools?)\b"
+)
+"""What is of a class with a number: a type I error, phase I trials."""
+
+
+def _is_small_part(match: re.Match[str], noun: str, numeral: str) -> bool:
+    """Whether one capital behind a small noun is a number: cranial nerve X, a type I error."""
+    if noun in ("nerve", "factor", "legion"):
+        return numeral in "IVX"
+    return numeral in "IV" and bool(_TYPED.match(match.string, match.end(1)))
+
+
 @recognizer(
     "roman",
     r"(?<=[ -])([IVXLCDM]+|[ivxl]+)((?:(?:, and | and |, or | or |, | & | to | ?[-–—] ?)"
@@ -83,7 +100,11 @@ def propose_part(match: re.Match[str]) -> Proposal | None:
     if (
         not number
         or not _is_numbered_noun(noun)
-        or (len(numeral) == 1 and not more and not noun[0].isupper() and not marked)
+        or (
+            len(numeral) == 1
+            and not (more or noun[0].isupper() or marked)
+            and not _is_small_part(match, noun, numeral)
+        )
     ):
         return None
     if len(numeral) == 1 and noun == "Model":
@@ -133,7 +154,7 @@ def propose_lettered_part(match: re.Match[str]) -> v.Value | None:
 
 @recognizer(
     "roman",
-    r"(?<![\w.])(pp?)\. ?([ivxlc]+)(?: ?[-–—] ?([ivxlc]+))?(?![\w'])",
+    r"(?<![\w.])([Pp]p?)\. ?([ivxlc]+)(?: ?[-–—] ?([ivxlc]+))?(?![\w'])",
     needs="ivxlc",
     weight=2,
 )
@@ -144,7 +165,8 @@ def propose_page(match: re.Match[str]) -> v.Value | None:
     first: v.Value = v.Roman(number)
     if match[3] and (last := roman_value(match[3])):
         first = v.Range(first, v.Roman(last))
-    return v.Phrase(("page" if match[1] == "p" else "pages", first))
+    words = "pages" if len(match[1]) > 1 else "page"
+    return v.Phrase((words.capitalize() if match[1][0] == "P" else words, first))
 
 
 @recognizer(
@@ -167,6 +189,12 @@ def propose_name(match: re.Match[str]) -> Proposal | None:
     # Who is spoken to stands before a comma: "Sir Walter, I found her".
     if numeral == "I" and ((_PRONOUN.match(rest) and not _OWNS.match(rest)) or comma):
         return None
+    if len(numeral) == 1 and _INITIAL.match(match.string, match.end()):
+        titled = _HONORIFIC.search(before(match, 11) + lead) or _DEGREE.match(
+            match.string, match.end()
+        )
+        if titled:
+            return None
     words = [*lead.replace(".", "").split(), name]
     known = name in english.KINGS or (words[-2:-1] and words[-2] in _RULERS)
     if len(numeral) == 1 and not known:
@@ -178,6 +206,14 @@ def propose_name(match: re.Match[str]) -> Proposal | None:
         return None
     ordinal = bool(known or family)
     return Proposal(v.Roman(number, ordinal, ordinal), start=match.start(4), weight=2.5)
+
+
+_INITIAL = LazyPattern(r"\. [A-Z][a-z]+")
+_HONORIFIC = LazyPattern(r"(?:^|\b)(?:Mrs?|Ms|Dr|Prof|Rev|Hon|Sen|Rep|Gov|Judge|Professor)\.? ")
+_DEGREE = LazyPattern(
+    r"\. [A-Z][\w'-]+,? (?:Jr\.|Sr\.|Esq\.|M\.?D\b|Ph\.?D\b|R\.?N\b|D\.?D\b|CPA\b|J\.?D\b|MBE\b)"
+)
+"""Around the initial of a person, who is no king: Elizabeth I. Smith, M.D."""
 
 
 @recognizer(
@@ -302,6 +338,36 @@ def propose_romance_part(language: str, match: re.Match[str]) -> v.Value | Propo
         else:
             parts.append(piece)
     return close(v.Phrase(tuple(parts)), match, language, digits_follow=False)
+
+
+_SMALL_COUNTED = {
+    "es": "página páginas pág. págs. pp. p. capítulo cap. escena esc. acto libro tomo nota".split(),
+    "fr": "page pages pp. p. chapitre chap. scène sc. acte livre tome planche pl. note".split(),
+}
+
+
+@per_language(
+    "roman",
+    lambda language: (
+        rf"(?<!\w)((?i:{one_of(_SMALL_COUNTED[language])})) ([ivxl]{{1,7}})"
+        r"(?:\s?[-–]\s?([ivxl]{1,7}))?(?![\w'’])"
+    ),
+    needs=_SMALL_COUNTED.__getitem__,
+    at="needs",
+    weight=1.6,
+)
+def propose_small_part(language: str, match: re.Match[str]) -> v.Value | None:
+    """`scène iv`, `págs. ix-xi`."""
+    head, numeral, until = match.groups()
+    number, last = roman_value(numeral), roman_value(until or "i")
+    if not number or not last or numeral == "l" or (len(numeral) == 1 and head == "note"):
+        return None
+    words = TABLES[language].NUMBERED.get(head.lower(), head)
+    if until and words == "page":
+        words = "pages"
+    words = words[0].upper() + words[1:] if head[0].isupper() else words
+    more = (TABLES[language].TO, v.Roman(last)) if until else ()
+    return v.Phrase((words, v.Roman(number), *more))
 
 
 @per_language(
@@ -437,7 +503,7 @@ def _close_century(value: v.Value, match: re.Match[str]) -> Proposal:
     """At the start of a sentence more follows: Au XVIIIe s. Paris grandit."""
     if re.fullmatch(
         r"\W*(?:Aux?|Dès le|À la fin du|Au début du|Du|Vers le) ", match.string[: match.start()]
-    ):
+    ) and not begins_sentence(look_behind(match.string, match.end()), "fr"):
         return Proposal(value, "abbreviation" if match[0].endswith(".") else "none")
     return close(value, match, "fr")
 

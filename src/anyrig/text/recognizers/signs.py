@@ -94,7 +94,7 @@ def propose_language(match: re.Match[str]) -> v.Value:
     return (
         v.Phrase((v.Letters(match[1]), "sharp"))
         if match[1]
-        else v.Phrase((v.Letters("C"), "plus plus"))
+        else v.Phrase((v.Letters("C"), "plus plus" + (" " if after(match, 1).isalnum() else "")))
     )
 
 

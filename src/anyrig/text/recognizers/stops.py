@@ -150,7 +150,7 @@ STOP_TABLES = {
 }  # fmt: skip
 
 
-_BRAND = LazyPattern(r"i[A-Z]\w|e[A-Z][a-z]{2}|macOS\b|mRNA\b|pH\b|[a-z](?:[²³]| ?= ?\d|\^\d)")
+_BRAND = LazyPattern(r"i[A-Z]\w|e[A-Z][a-z]{2}|macOS\b|mRNA\b|p[HK]|[a-z](?:[²³]| ?= ?\d|\^\d)")
 
 
 def is_small(text: str) -> bool:
@@ -490,6 +490,7 @@ TRIGGERS = {
         r"Jun|Jul|Aug|Sept?|Oct|Nov|Dec|[Pp]er ?cent|pct)(?![\w'])|"
         r"(?<!\w)A (?:is|was|stands|equals|comes|means|rhymes) |"
         r"(?<=[a-z] )(?:A(?=[-−]? |[-−]?[.!?,;:)])|I(?=[.!?]))|"
+        r"\b(?:type|phase|class|stage|factor|nerve|grade) I(?![\w'])|"
         r"\([ivx]\)|[A-Z][a-z]+,? I(?![\w'])|[:;][-'o^]?[()DPpOo/|\][](?=\s|$|[.,!?])"
     ),
     "es": _romance_trigger(spanish),

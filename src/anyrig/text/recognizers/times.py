@@ -220,13 +220,27 @@ def propose_time_signature(match: re.Match[str]) -> v.Value | None:
     return v.Score((v.Number(match[1]), v.Number(match[2])), "even")
 
 
+@recognizer("time", r"(?<![\w./])(\d{1,2})/(\d{1,2})c(?![\w/]|\.\w)", needs="/", weight=2)
+def propose_central(match: re.Match[str]) -> v.Value | None:
+    """When something is shown: `8/7c`."""
+    if (int(match[1]) - int(match[2])) % 12 != 1:
+        return None
+    return v.Phrase((v.Number(match[1]), v.Number(match[2]), "Central"))
+
+
 _AT_HOUR = LazyPattern(
     r"\b(?:[Aa]t|[Bb]y|until|till|[Ff]rom|around|before|after|since|between|left|landed|"
     r"departs?|arrives?|"
-    r"starts?|to|hour is|set for|scheduled for) (?:about |around )?$"
+    r"starts?|to|set for|scheduled for|"
+    r"(?:hour|time|launch|take-?off|reveille|curfew|sunrise|sunset|deadline|departure|arrival|"
+    r"muster|briefing|watch|ETA|ETD) (?:is|was)) (?:about |around )?$"
 )
 
 
+_RIDE = LazyPattern(
+    r" (?:to|from|train|flight|bus|ferry|sailing|departure|service|report|briefing|news|launch|"
+    r"reveille|patrol|watch)\b"
+)
 _OTHER_HOUR = LazyPattern(r"\b(?:at|between|from) 0\d[0-5]\d(?:, 0\d[0-5]\d)*,? (?:and|or|to) $")
 
 
@@ -250,12 +264,14 @@ def propose_military(match: re.Match[str]) -> v.Value | Proposal | None:
     if match[0].endswith("Zulu"):
         return v.Phrase((time, "Zulu"))
     lead = before(match, 24)
-    if not _AT_HOUR.search(lead) and not _OTHER_HOUR.search(lead):
+    ride = match[1][0] == "0" and re.search(r"\b(?:[Tt]he|[Aa]n|[Hh]er|[Hh]is|[Oo]ur) $", lead)
+    ride = ride and _RIDE.match(match.string, match.end())
+    if not ride and not _AT_HOUR.search(lead) and not _OTHER_HOUR.search(lead):
         return None
     counted = re.match(
         r" [a-z]+s\b(?<!was)(?<!is)(?<!has)(?<!this)| (?:people|men|women)\b", after(match, 12)
     )
-    at = re.search(r"\b[Aa]t $", lead)
+    at = re.search(r"\b(?:[Aa]t|is|was) $", lead) or match[1] in ("22", "23")
     if (
         counted
         or (match[1][0] != "0" and not at)
@@ -263,6 +279,28 @@ def propose_military(match: re.Match[str]) -> v.Value | Proposal | None:
     ):
         return None
     return time
+
+
+@recognizer(
+    "time",
+    rf"(?<![\w:.,$£€#/–-])(?:([01]\d|2[0-4])([0-5]\d)){DASH}(?:([01]\d|2[0-4])([0-5]\d))"
+    rf"(?:( ?(?:hours|hrs|h)\b\.?| Zulu\b|L\b)|{ZONE})?(?![\w%:/–-]|[.,]\d)",
+    needs="-–—",
+    weight=1.8,
+)
+def propose_military_span(match: re.Match[str]) -> Proposal | None:
+    """`0200–0430 UTC`, `0900-1700`."""
+    hour, minute, until, to, word, zone, _ = match.groups()
+    marked = word or zone
+    if not marked and (hour[0] != "0" or int(minute) % 5 or int(to) % 5):
+        return None  # 1939-1945
+    first = v.Time(int(hour), int(minute), style="military")
+    last = v.Time(int(until), int(to), style="military", zone=zone or "")
+    span: v.Value = v.Range(first, last)
+    if word:
+        said = {"Z": "Zulu", "L": "local"}.get(word.strip()[0], "hours")
+        return close(v.Phrase((span, said)), match)
+    return Proposal(span, stop=_half_stop(match))
 
 
 @recognizer(
@@ -327,6 +365,9 @@ _TEAM_RECORD = LazyPattern(
 )
 
 
+_HOURS_BEFORE = LazyPattern(r"\b[Hh]ours?\b[^.;]*$")
+
+
 def _is_height(match: re.Match[str]) -> bool:
     """Whether it is a player's, in feet and inches: Jones, 6-3, scored twice."""
     feet, inches = int(match[1]), int(match[2])
@@ -347,9 +388,10 @@ def propose_score(match: re.Match[str]) -> v.Value | Proposal | None:
         return Proposal(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.5)
     if (first, second) in (("7", "11"), ("20", "20"), ("9", "11")) and first != "20":
         return Proposal(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.2)
-    if (len(first) > 1 and first[0] == "0") or (len(second) > 1 and second[0] == "0"):
-        return None
     lead = before(match)
+    coded = (len(first) > 1 and first[0] == "0") or (len(second) > 1 and second[0] == "0")
+    if coded or _HOURS_BEFORE.search(lead):
+        return None  # hours are 10-2
     if _is_height(match):
         return Proposal(v.Score((v.Number(first), v.Number(second)), "even"), weight=1.2)
     if re.match(r" (?:count|pitch)\b", after(match, 7)) and max(int(first), int(second)) < 4:
@@ -396,16 +438,18 @@ def _verse_pattern(language: str) -> str:
         rf"(?<!\w)(?:([123]|I{{1,3}}){_TH}? )?(?:({full})|({short})\.?|"
         rf"(?<=[123I] )({one_of(table.BOOKS)})\.?) (\d{{1,3}})({mark})(\d{{1,3}})([a-c](?!\w))?"
         r"(?:[-–—](\d{1,3})(?::(\d{1,3}))?)?(?:(?:, ?|\.)(\d{1,3})(?![\d:]| [A-Z]))?"
-        r"(?!\d|[:,]\d|\w)"
+        r"(ff?(?!\w)\.?(?= |[,;:)]|$))?(?!\d|[:,]\d|\w)"
     )
 
 
 @per_language(
     "verse", _verse_pattern, languages=RECOGNIZED_LANGUAGES, needs=_books, weight=2, at="any"
 )
-def propose_verse(language: str, match: re.Match[str]) -> v.Value | None:
+def propose_verse(language: str, match: re.Match[str]) -> Proposal | None:
     """`1 Cor. 13:4-8`, `Jn 3, 16`."""
-    order, full, short, letter, chapter, mark, verse, part, last, last_verse, more = match.groups()
+    order, full, short, letter, chapter, mark, verse, part, last, last_verse, more, on = (
+        match.groups()
+    )
     table = TABLES[language]
     if mark == "." or (full and mark == ", ") or int(chapter) > 150:
         return None
@@ -421,7 +465,12 @@ def propose_verse(language: str, match: re.Match[str]) -> v.Value | None:
         parts.append(v.Letters(part))
     if more:
         parts += [table.AND, v.Number(more)]
-    return v.Phrase(tuple(parts))
+    if on:
+        parts.append(_FOLLOWING[language])
+    return close(v.Phrase(tuple(parts)), match, language)
+
+
+_FOLLOWING = {"en": "and following", "es": "y siguientes", "fr": "et suivants"}
 
 
 def _numbered_forms(language: str) -> str:

@@ -669,6 +669,15 @@ STARTERS = frozenset(
 """Words that open a sentence when they have a capital, and begin no name."""
 
 
+_NTH = "(?:{})".format(
+    "|".join(
+        rf"(?<={nth} )"
+        for nth in (
+            r"\d(?:st|nd|rd|th)", "[Ff]irst", "[Ss]econd", "[Tt]hird", "[Ff]ourth", "[Ff]ifth",
+            "[Ss]ixth", "[Ss]eventh", "[Ee]ighth", "[Nn]inth", "[Tt]enth",
+        )
+    )
+)  # fmt: skip
 SHORT_FORMS = (
     ShortForm({f"{rank}.": TITLES[rank] for rank in (
         "Lt Sgt Capt Gen Gov Sen Prof Rev Col Maj Profs Sens Reps Govs Drs Rep Supt Insp Cpl Cmdr "
@@ -681,8 +690,7 @@ SHORT_FORMS = (
         "qtr.": "quarter", "inn.": "inning", "mvt.": "movement", "mvmt.": "movement",
         "flr.": "floor", "gen.": "generation", "blk.": "block", "prec.": "precinct",
         "Mvt.": "Movement", "Fl.": "Floor", "Ed.": "Edition", "Cent.": "Century", "Gr.": "Grade",
-        "Qtr.": "Quarter", "Inn.": "Inning"}, lead=r"(?<=\d(?:st|nd|rd|th) )", ends="any",
-        weight=1.4),
+        "Qtr.": "Quarter", "Inn.": "Inning"}, lead=_NTH, ends="any", weight=1.4),
     ShortForm({"c.": "century", "cent.": "century"}, lead=r"(?<=\d(?:st|nd|rd|th) )",
         rest=r"(?=,? (?:B\.?C|A\.?D|C\.?E))", weight=2),
     ShortForm({"Gen.": "Generation"}, rest=r"(?= (?:X|Y|Z|Alpha) [a-z])", weight=2),
@@ -703,6 +711,21 @@ SHORT_FORMS = (
     ShortForm({"sat.": "saturation", "Sat.": "Saturation"}, lead=behind("O2", "O₂", "[Oo]xygen"),
         ends="any", weight=2),
     ShortForm({"Ed.": "Editor's"}, rest=r"(?= notes?:)", weight=2),
+    ShortForm({"Rev.": "Revenue", "Revs.": "Revenues"},
+        rest=r"(?= (?:rose|fell|grew|was|were|up|down|"
+        r"beat|missed|climbed|jumped|dropped|for|of) )", weight=1.8),
+    ShortForm({"Shs.": "Shares", "shs.": "shares"}),
+    ShortForm({"rt.": "right"}, lead=behind("[Oo]n the", "[Tt]o the", "[Yy]our"), ends="any"),
+    ShortForm({"req.": "request"}, lead=behind("[Oo]n", "[Uu]pon", "[Bb]y"), ends="any",
+        weight=1.6),
+    ShortForm({"ed.": "edition"}, lead=behind("[Rr]evised", "[Ll]imited", "[Ll]atest",
+        r"[Rr]ev\.", "[Nn]ew", "[Ss]pecial", "[Pp]aperback", "[Ii]nternational"), ends="any"),
+    ShortForm({"elev.": "elevator"}, lead=behind("[Tt]he", "[Aa]n", "freight", "passenger"),
+        rest=r"(?= (?:on|to|is|was|at|door|shaft|lobby|car|bank)\b)", weight=1.8),
+    ShortForm({"Ill.": "Illinois"}, lead=behind("of", "in", "from", "downstate", "southern"),
+        ends="any"),
+    ShortForm({"w/e": "week ending"}, rest=r"(?= (?:\d|[A-Z][a-z]{2}))"),
+    ShortForm({"w/e": "weekend"}, rest=r"(?! (?:\d|[A-Z][a-z]{2}))"),
     ShortForm({"ed.": "editor", "eds.": "editors"}, lead=behind("[Tt]he"),
         rest=r"(?= (?:of the|regrets?|adds?|notes?|says?|said|was|is|has|wrote|writes|are|were)\b)",
         weight=1.8),

@@ -59,7 +59,7 @@ TITLES = {
     "Tcol.": "teniente coronel", "Tte.": "teniente", "Tte. Cnel.": "teniente coronel",
     "Tte. Gral.": "teniente general", "Cap.": "capitán", "Cmdte.": "comandante",
     "Cdte.": "comandante", "Cte.": "comandante", "Comte.": "comandante", "Sgto.": "sargento",
-    "Sgt.": "sargento", "Cbo.": "cabo", "Sdo.": "soldado", "Alfz.": "alférez",
+    "Sgt.": "sargento", "Cbo.": "cabo", "Sdo.": "soldado", "Alfz.": "alférez", "Alf.": "alférez",
     "Subtte.": "subteniente", "Subof.": "suboficial", "Almte.": "almirante", "Alm.": "almirante",
     "Alte.": "almirante", "Cnl.": "coronel", "Tnte.": "teniente", "Mcal.": "mariscal",
     "Subtnte.": "subteniente", "Sarg.": "sargento", "Insp.": "inspector", "Emb.": "embajador",
@@ -121,6 +121,8 @@ NUMBERED = {
     "f.": "folio", "ff.": "folios", "apdos.": "apartados", "epígr.": "epígrafe",
     "ejs.": "ejemplos", "ptos.": "puntos", "cuad.": "cuadro", "fich.": "ficha",
     "leg.": "legajo", "inv.": "inventario", "cta.": "cuenta", "proc.": "procedimiento",
+    "desp.": "despacho", "and.": "andén", "mód.": "módulo", "gpo.": "grupo", "niv.": "nivel",
+    "plta.": "planta", "lib.": "libro",
 }  # fmt: skip
 # May be the last word of a sentence.
 CLOSERS = {
@@ -378,7 +380,8 @@ AGREEING = {
 UNITS = {
     **SHARED_UNITS, "hs": "duration-hour", "hrs": "duration-hour", "hr": "duration-hour",
     "seg": "duration-second", "segs": "duration-second", "mins": "duration-minute",
-    "rpm": "revolution-per-minute", "fps": "frame-per-second", "uds.": "item", "ud.": "item",
+    "rpm": "revolution-per-minute", "r.p.m.": "revolution-per-minute",
+    "fps": "frame-per-second", "uds.": "item", "ud.": "item",
     "uds": "item", "págs.": "page", "pág.": "page", "pulg.": "length-inch",
     "pulg": "length-inch", "cda.": "volume-tablespoon", "cdas.": "volume-tablespoon",
     "cdta.": "volume-teaspoon", "cdtas.": "volume-teaspoon", "kms": "length-kilometer",
@@ -667,7 +670,15 @@ SHORT_FORMS = (
     ShortForm({"Sal": "salmo", "Sal.": "salmo"}, rest=r"(?= \d{1,3}(?![:\d]))", weight=1),
     ShortForm({"min.": "minuto"}, lead=behind(r"\b[Ee]l"), rest=NUMBER_NEXT, weight=1.6,
         any_case=True),
+    ShortForm({"n.": "nacido"}, lead=r"(?:(?<=[,(] )|(?<=\())",
+        rest=rf"(?= (?:en|el|hacia) [{CAPITAL}\d])", weight=1.8),
     ShortForm({"n.": "nacido en"}, lead=r"(?:(?<=[,(] )|(?<=\())", rest=YEAR_NEXT, weight=1.6),
+    ShortForm({"pta.": "puerta"}, lead=behind(r"\b[Ll]a", r"\b[Uu]na", ","), rest=NUMBER_NEXT,
+        weight=2.4),
+    ShortForm({"esc.": "escalera"}, lead="(?<=ª )", ends="any", weight=2),
+    ShortForm({"pl.": "planta"}, rest=r"(?= \d{1,2}\.?ª)", weight=2),
+    ShortForm({"dir.": "dirección"}, lead=behind(r"\b[Ll]a", r"\ba la"),
+        rest=rf"(?= del?\b(?![^.;]{{0,40}}, [{CAPITAL}]))", weight=2),
     ShortForm({"n.": "nacido en"}, lead=r"(?<=\()", rest=rf"(?= [{CAPITAL}])"),
     ShortForm({"Min.": "ministerio"}, rest=r"(?= de )"),
     ShortForm({"rev.": "revista"}, lead=behind(r"\b[Ll]a"), ends="title", weight=1.6),
