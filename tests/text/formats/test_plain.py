@@ -108,6 +108,21 @@ and so on."""
     assert {block.kind for block in made[1:]} == {"poem"}
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("He left on 12\nOct. 1999. She stayed.", ["He left on 12 Oct. 1999. She stayed."]),
+        ("Then he met Dr.\nLee at 5\np.m. in town.", ["Then he met Dr. Lee at 5 p.m. in town."]),
+        ("Salió el 3\nde nov. con su tía.", ["Salió el 3 de nov. con su tía."]),
+        ("Milk\n12\nOct. 1999\nBread", ["Milk\n12 Oct. 1999\nBread"]),
+        ("We closed in 12.\nOctober was cold.", ["We closed in 12.", "October was cold."]),
+        ("Room 12\nRoom 14", ["Room 12", "Room 14"]),
+    ],
+)
+def test_short_lines_that_cut_one_thing_are_joined(text: str, wanted: list[str]) -> None:
+    assert [block.text for block in blocks(text)] == wanted
+
+
 def test_a_row_of_signs_is_a_rule() -> None:
     made = blocks(f"{PROSE}\n\n     *     *     *\n\n{PROSE}\n-----\n{PROSE}")
     assert [block.kind for block in made] == ["paragraph", "rule", "paragraph", "rule", "paragraph"]

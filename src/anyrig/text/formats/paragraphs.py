@@ -190,9 +190,40 @@ def _sort_lines(lines: tuple[str, ...], gap: int, form: PlainShape) -> Iterator[
         else:
             yield from _build_groups(_paragraphs(lines, form), gap)
     elif _is_loose_verse(lines):
-        yield LineGroup(lines, "poem", gap)
+        whole = (" ".join((group[0], *map(str.strip, group[1:]))) for group in _join_cut(lines))
+        yield LineGroup(tuple(whole), "poem", gap)
     else:
-        yield from _build_groups([(line,) for line in lines], gap)
+        yield from _build_groups(_join_cut(lines, prose=True), gap)
+
+
+def _join_cut(lines: tuple[str, ...], *, prose: bool = False) -> list[tuple[str, ...]]:
+    """Short lines, those together that the line's end cuts within one thing: `12 / Oct. 1999`.
+
+    In prose a line that ends no sentence goes on with a small letter too.
+    """
+    groups: list[list[str]] = [[lines[0]]]
+    for line, after in pairwise(lines):
+        end, start = line.rstrip()[-20:], after.lstrip()[:20]
+        counted = _ENDS_WITH_NUMBER.search(end) and _MONTH_OR_UNIT.match(start)
+        titled = _ENDS_WITH_TITLE.search(end) and start[:1].isupper()
+        small = prose and start[:1].islower() and not _LAST.search(end)
+        if counted or titled or small:
+            groups[-1].append(after)
+        else:
+            groups.append([after])
+    return [tuple(group) for group in groups]
+
+
+_ENDS_WITH_NUMBER = re.compile(r"(?<![\w.,:/])\d{1,4}$")
+_MONTH_OR_UNIT = re.compile(
+    r"(?:de )?(?:(?:jan|feb|fév|mar|apr|avr|abr|may|mai|jun|juin|jul|juil|aug|ago|aoû|sep|oct|nov|dec|"
+    r"dic|déc|ene)[a-zéû]*\.?(?!\w)|[ap]\. ?m\.|o['’]clock|percent|(?:km|kg|cm|mm|ft|lbs?|mi|min|"
+    r"miles?|years?|ans|años|euros?|dollars?)(?!\w)|[%€°])",
+    re.IGNORECASE,
+)
+_ENDS_WITH_TITLE = re.compile(
+    r"(?<![\w.])(?:Mrs?|Ms|Dra?|Prof|Gen|Col|Capt|Lt|Sgt|St|Sra?|Srta|Mme|Mlle|Gral|MM)\.$"
+)
 
 
 def _build_groups(parts: Sequence[tuple[str, ...]], gap: int) -> Iterator[LineGroup]:
