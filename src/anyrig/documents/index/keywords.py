@@ -27,6 +27,7 @@ from itertools import repeat
 from typing import Any
 
 from anyrig.documents.words import UNSPACED, fold, list_function_words
+from anyrig.text.tokens import find_sentences
 
 MAX_TERMS = 32
 """Of a question; a longer one is asked by its rarest."""
@@ -494,44 +495,110 @@ def _is_named(term: Term, here: set[str]) -> bool:
 # -- what is marked --------------------------------------------------------------------------------
 
 
-def find_matches(
-    text: str, words: Set[str], terms: Sequence[Term], language: str = ""
-) -> list[tuple[int, int]]:
-    """Where terms stand in a text, in order.
-
-    Args:
-        text: a passage.
-        words: those of the text, lowercase.
-        terms: of a question.
-        language: of the passage.
+class TermFinder:
+    """Where a question's terms stand in passages of one language. A word is looked at once, however
+    many passages have it.
     """
-    matching = _match_words(words, terms, language)
-    if text.isascii():
-        lower = text.lower()
-        return sorted(span for word in matching for span in _find_word(lower, word))
-    dense = [term.word for term in terms if term.is_dense]
-    found: set[tuple[int, int]] = set()
-    for match in _WORD.finditer(text) if matching or dense else ():
-        if match[0].lower() in matching:
-            found.add(match.span())
-        elif dense and _DENSE_CHARACTER.match(match[0]):
-            found.update(_find_within(match, dense))
-    return sorted(found)
+
+    def __init__(self, query: KeywordQuery, language: str) -> None:
+        self._query, self._language = query, language
+        plain = [term for term in query.terms if not term.is_dense]
+        self._dense = [term.word for term in query.terms if term.is_dense]
+        self._targets = frozenset[str]().union(
+            *(term.variants for term in plain if not term.is_prefix)
+        )
+        self._starts = tuple(fold(term.word) for term in plain if term.is_prefix)
+        self._known: set[str] = set()
+        self._matching: set[str] = set()
+        self._counts: dict[str, dict[int, float]] = {}
+
+    def find_matches(self, text: str, words: Set[str]) -> list[tuple[int, int]]:
+        """Where terms stand in a text, in order.
+
+        Args:
+            text: a passage.
+            words: those of the text, lowercase.
+        """
+        new = words - self._known
+        self._known |= new
+        self._matching.update(filter(self._is_match, new))
+        matching = words & self._matching
+        if text.isascii():
+            lower = text.lower()
+            return sorted(span for word in matching for span in _find_word(lower, word))
+        found: set[tuple[int, int]] = set()
+        for match in _WORD.finditer(text) if matching or self._dense else ():
+            if match[0].lower() in matching:
+                found.add(match.span())
+            elif self._dense and _DENSE_CHARACTER.match(match[0]):
+                found.update(_find_within(match, self._dense))
+        return sorted(found)
+
+    def _is_match(self, word: str) -> bool:
+        """Whether a word is one that a term stands for, by itself, its stem or its beginning."""
+        if word in self._targets or _find_stem(word, self._language) in self._targets:
+            return True
+        if word.isascii() and not self._starts:
+            return False
+        folded = fold(word)
+        return folded in self._targets or folded.startswith(self._starts)
+
+    def find_best_sentence(
+        self, text: str, matches: Sequence[tuple[int, int]]
+    ) -> tuple[int, int] | None:
+        """The sentence that has most of the question; None where none has a word of it.
+
+        A word counts most as it was written: `founded` is not `found`. Short headings and questions
+        count half: the answer is what follows them. The text is split only as far as a sentence may
+        have more.
+
+        Args:
+            text: a passage.
+            matches: of the question's words, as `find_matches` found them.
+        """
+        counts = [self._count_terms(text[low:high].lower()) for low, high in matches]
+        rest: dict[int, float] = {}
+        most_left = [0.0]
+        """What a sentence can have from each match on."""
+        for count in reversed(counts):
+            _join_counts(rest, count)
+            most_left.append(sum(rest.values()))
+        most_left.reverse()
+        best, most, at = None, 0.0, 0
+        for start, end in find_sentences(text, self._language or "en") if matches else ():
+            here: dict[int, float] = {}
+            while at < len(matches) and matches[at][0] < end:
+                if matches[at][0] >= start:
+                    _join_counts(here, counts[at])
+                at += 1
+            if here:
+                sentence = text[start:end]
+                is_short = sentence.isascii() and len(sentence.split()) < _MIN_SENTENCE_WORDS
+                is_half = is_short or sentence.rstrip().endswith("?")
+                share = sum(here.values()) * (0.5 if is_half else 1.0)
+                if share > most + 1e-9:
+                    best, most = (start, end), share
+            if most_left[at] <= most + 1e-9:
+                break
+        return best
+
+    def _count_terms(self, word: str) -> dict[int, float]:
+        """What each term counts that a word of a passage stands for, by its number."""
+        if word not in self._counts:
+            written = fold(word)
+            forms = {written, _find_stem(word, self._language)}
+            self._counts[word] = {
+                number: self._query.weigh([term])
+                * (1.0 if fold(term.word) == written else _OTHER_FORM)
+                for number, term in enumerate(self._query.terms)
+                if (term.word == word if term.is_dense else _is_named(term, forms))
+            }
+        return self._counts[word]
 
 
-def _match_words(words: Set[str], terms: Sequence[Term], language: str) -> set[str]:
-    """The words that a term stands for, by themselves, their stems or their beginnings."""
-    plain = [term for term in terms if not term.is_dense]
-    targets = frozenset[str]().union(*(term.variants for term in plain if not term.is_prefix))
-    stems = map(_find_stem, words, repeat(language))
-    found = {word for word, stem in zip(words, stems, strict=True) if stem in targets}
-    found |= words & targets
-    starts = tuple(fold(term.word) for term in plain if term.is_prefix)
-    accented = [word for word in words if not word.isascii()]
-    found.update(word for word in accented if fold(word) in targets)
-    if starts:
-        found.update(word for word in words if fold(word).startswith(starts))
-    return found
+def _join_counts(counts: dict[int, float], others: dict[int, float]) -> None:
+    for number, count in others.items():
+        counts[number] = max(count, counts.get(number, 0.0))
 
 
 def _find_word(text: str, word: str) -> Iterator[tuple[int, int]]:
@@ -550,66 +617,3 @@ def _find_within(match: re.Match[str], targets: Iterable[str]) -> Iterator[tuple
         while position >= 0:
             yield match.start() + position, match.start() + position + len(one)
             position = match[0].find(one, position + len(one))
-
-
-def find_best_sentence(
-    text: str,
-    query: KeywordQuery,
-    spans: Iterable[tuple[int, int]],
-    matches: Sequence[tuple[int, int]],
-    language: str,
-) -> tuple[int, int] | None:
-    """The sentence that has most of the question; None where none has a word of it.
-
-    A word counts most as it was written: `founded` is not `found`. Short headings and questions
-    count half: the answer is what follows them.
-
-    Args:
-        text: a passage.
-        query: the question.
-        spans: of the sentences; not asked for where none behind can have more.
-        matches: of the question's words, as `find_matches` found them.
-        language: of the passage.
-    """
-    written = [text[low:high].lower() for low, high in matches]
-    counts = {word: _count_terms(word, query, language) for word in set(written)}
-    rest: dict[int, float] = {}
-    most_left = [0.0]
-    """What a sentence can have from each match on."""
-    for word in reversed(written):
-        _join_counts(rest, counts[word])
-        most_left.append(sum(rest.values()))
-    most_left.reverse()
-    best, most, at = None, 0.0, 0
-    for start, end in spans:
-        here: dict[int, float] = {}
-        while at < len(matches) and matches[at][0] < end:
-            if matches[at][0] >= start:
-                _join_counts(here, counts[written[at]])
-            at += 1
-        if here:
-            sentence = text[start:end]
-            is_short = sentence.isascii() and len(sentence.split()) < _MIN_SENTENCE_WORDS
-            is_half = is_short or sentence.rstrip().endswith("?")
-            share = sum(here.values()) * (0.5 if is_half else 1.0)
-            if share > most + 1e-9:
-                best, most = (start, end), share
-        if most_left[at] <= most + 1e-9:
-            break
-    return best
-
-
-def _count_terms(word: str, query: KeywordQuery, language: str) -> dict[int, float]:
-    """What each term counts that a word of a passage stands for, by its number."""
-    written = fold(word)
-    forms = {written, _find_stem(word, language)}
-    return {
-        number: query.weigh([term]) * (1.0 if fold(term.word) == written else _OTHER_FORM)
-        for number, term in enumerate(query.terms)
-        if (term.word == word if term.is_dense else _is_named(term, forms))
-    }
-
-
-def _join_counts(counts: dict[int, float], others: dict[int, float]) -> None:
-    for number, count in others.items():
-        counts[number] = max(count, counts.get(number, 0.0))

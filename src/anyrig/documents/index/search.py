@@ -38,9 +38,8 @@ from anyrig.documents.index.keywords import (
     KeywordQuery,
     Query,
     Term,
+    TermFinder,
     build_keyword_query,
-    find_best_sentence,
-    find_matches,
     find_matching,
     find_names,
     find_similar_word,
@@ -51,7 +50,6 @@ from anyrig.documents.index.keywords import (
 from anyrig.documents.words import fold
 from anyrig.errors import InvalidInputError, Message, OptionRef
 from anyrig.storage.sqlite import SqliteFile
-from anyrig.text.tokens import find_sentences
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -367,6 +365,8 @@ class _OpenSearch:
         self.contents: set[int] | None = None
         """The only ones that may be found."""
         self.keywords = KeywordQuery((), (), (), 0.0)
+        self._finders: dict[str, TermFinder] = {}
+        """By language."""
 
     def prepare(self, connection: sqlite3.Connection) -> None:
         snapshot = self.snapshot
@@ -494,7 +494,12 @@ class _OpenSearch:
                     by_file[hit.place.file] = len(hits)
                 hits.append(hit)
                 shown.append(words)
-        return [self._mark_sentence(hit) for hit in hits]
+        return [
+            replace(hit, sentence=self._get_finder(hit.place.language).find_best_sentence(
+                hit.text, hit.matches
+            ))
+            for hit in hits
+        ]  # fmt: skip
 
     def _build_hit(
         self,
@@ -517,18 +522,15 @@ class _OpenSearch:
             return None
         text = rows[0][0]
         words = frozenset(split_words(text))
-        matches = tuple(find_matches(text, words, self.keywords.terms, places[0].language))
+        matches = tuple(self._get_finder(places[0].language).find_matches(text, words))
         marked = frozenset(fold(text[start:end]) for start, end in matches)
         hit = Hit(text, round(score, 4), places, matches, None, similar.get(passage))
         return hit, _HitWords(words, marked)
 
-    def _mark_sentence(self, hit: Hit) -> Hit:
-        if not hit.matches:
-            return hit
-        language = hit.place.language
-        spans = find_sentences(hit.text, language or "en")
-        best = find_best_sentence(hit.text, self.keywords, spans, hit.matches, language)
-        return replace(hit, sentence=best)
+    def _get_finder(self, language: str) -> TermFinder:
+        if language not in self._finders:
+            self._finders[language] = TermFinder(self.keywords, language)
+        return self._finders[language]
 
 
 def fuse(
