@@ -1,4 +1,5 @@
-"""Embeddings on a CPU beside sentence-transformers: CPU seconds, padding, cold start, memory.
+"""Embeddings on a CPU beside sentence-transformers: CPU seconds, padding, cold start, memory, and
+what the result cache adds to a text.
 
 Both sides have the same weights, those of the default model, in fp32; each measurement is a process
 of its own, on one thread. Ours goes all the way through `documents.embed`.
@@ -13,6 +14,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ ROUNDS = 5
 NUM_SHAPES = 10_000
 LIMIT_BYTES = 3 << 30
 _LONG_TOKENS = 8000
+NUM_CACHED = 8_000
 
 
 def run(hardware: str) -> list[Row]:
@@ -33,7 +36,10 @@ def run(hardware: str) -> list[Row]:
         minilm, long = Path(name) / "minilm", Path(name) / "long"
         save_minilm(minilm)
         _save_long_model(long)
-        return [*_throughput(minilm), *_cold_start(minilm), *_memory_growth(), *_long_text(long)]
+        return [
+            *_throughput(minilm), *_cold_start(minilm), *_memory_growth(), *_long_text(long),
+            *measure_cache(),
+        ]  # fmt: skip
 
 
 def _run(*arguments: str) -> dict[str, Any]:
@@ -104,6 +110,16 @@ def _long_text(folder: Path) -> list[Row]:
     ]  # fmt: skip
 
 
+def measure_cache() -> list[Row]:
+    """What the result cache costs a text: one that it does not have, and one that it has."""
+    rounds = [_run("cached") for _ in range(ROUNDS)]
+    rows = []
+    for name, title in (("cold", "a new text"), ("warm", "a text that is cached")):
+        cpu, spread = median_and_range([1e6 * one[name] for one in rounds])
+        rows.append(Row(f"the result cache, {title}", cpu, "µs CPU", spread=spread))
+    return rows
+
+
 def make_texts(count: int) -> list[str]:
     return sample_passages(count, draw_length(3.4, 0.95, 190), random.Random(7))
 
@@ -172,6 +188,41 @@ def _shapes() -> dict[str, Any]:
     return {"growth": after / before - 1, "before_mb": before / 1e6, "after_mb": after / 1e6}
 
 
+def _cached() -> dict[str, Any]:
+    """CPU seconds of a text beside its vector, which costs nothing here."""
+    import numpy as np
+
+    from anyrig.documents.model import find
+    from anyrig.documents.ordered import iter_chunks
+    from anyrig.documents.vector_cache import CachedEmbedder, VectorCache
+    from anyrig.storage.cache import ResultCache
+
+    model = find("minilm", models=Path())
+    drawn = np.random.default_rng(3).standard_normal((1024, model.dimension), dtype=np.float32)
+
+    class Drawn:
+        """Fits `protocol.Vectors`."""
+
+        def __init__(self) -> None:
+            self.model = model
+
+        def embed(self, texts: Iterable[str], *, use: str = "passage") -> Iterator[Any]:
+            return (drawn[: len(some)] for some in iter_chunks(texts, len(drawn)))
+
+        def matrix(self, texts: Iterable[str], *, use: str = "passage") -> Any:
+            return np.concatenate(list(self.embed(texts)))
+
+    texts = [f"The rent of flat {n} is due on the third of the month." for n in range(NUM_CACHED)]
+    found = {}
+    with tempfile.TemporaryDirectory() as folder, ResultCache(Path(folder) / "c.sqlite") as cache:
+        for name in ("cold", "warm"):
+            embedder = CachedEmbedder(Drawn(), VectorCache(cache, model))
+            start = time.process_time()
+            list(embedder.embed(texts))
+            found[name] = (time.process_time() - start) / NUM_CACHED
+    return found
+
+
 def _mixed_texts() -> list[str]:
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
     short = make_texts(500)
@@ -201,5 +252,5 @@ def _long_theirs(folder: Path) -> dict[str, Any]:
 if __name__ == "__main__":
     task, *folders = sys.argv[1:]
     tasks: dict[str, Any] = {"ours": _ours, "theirs": _theirs, "shapes": _shapes, "long": _long,
-                             "long-theirs": _long_theirs}  # fmt: skip
+                             "long-theirs": _long_theirs, "cached": _cached}  # fmt: skip
     print(json.dumps(tasks[task](*map(Path, folders))), flush=True)

@@ -21,11 +21,11 @@ import re
 import sqlite3
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from anyrig.documents.index import vectors
 from anyrig.documents.index.content import Content
@@ -40,6 +40,9 @@ from anyrig.errors import (
 )
 from anyrig.storage.files import lock_file, make_folder
 from anyrig.storage.sqlite import DatabaseFormat, SqliteFile
+
+if TYPE_CHECKING:
+    from anyrig.documents.index.vectors import Matrix
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
@@ -478,8 +481,8 @@ def set_model(connection: sqlite3.Connection, fingerprint: str, name: str, dimen
 
 
 def put_vectors(
-    connection: sqlite3.Connection, pairs: Sequence[tuple[int, bytes]]
-) -> list[tuple[int, bytes]]:
+    connection: sqlite3.Connection, pairs: Sequence[tuple[int, Matrix]]
+) -> list[tuple[int, Matrix]]:
     """Keep vectors of passages; those of which the passage is still there."""
     there = [
         pair for pair in pairs
@@ -530,7 +533,7 @@ def put_content(
     digest: str,
     content: Content,
     ids: Sequence[int],
-    embedded: Mapping[str, bytes],
+    rows: Sequence[Matrix],
 ) -> list[int]:
     """A file with all that it says.
 
@@ -541,7 +544,7 @@ def put_content(
         digest: of its bytes, and of the way they were read.
         content: what it says, which the index does not have.
         ids: free ones, for its passages.
-        embedded: vectors by the text.
+        rows: the vectors of its passages.
     """
     cursor = connection.execute(
         "INSERT INTO contents (digest, format, language, title, num_pages, num_ocr, num_unread,"
@@ -557,10 +560,7 @@ def put_content(
         "INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [(id, number, *one) for id, one in zip(ids, passages, strict=True)],
     )
-    connection.executemany(
-        "INSERT INTO vectors VALUES (?, ?)",
-        [(id, embedded[one.body]) for id, one in zip(ids, passages, strict=True)],
-    )
+    connection.executemany("INSERT INTO vectors VALUES (?, ?)", zip(ids, rows, strict=True))
     _index_words(connection, ids, [one.body for one in passages], [one.stems for one in passages])
     return _put_file(connection, stamp, seen, number)
 

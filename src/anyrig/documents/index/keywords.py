@@ -76,6 +76,8 @@ _SNOWBALL = {
 
 def split_dense(text: str) -> str:
     """A text with each character of a script without spaces as a word."""
+    if text.isascii():
+        return text
     return _DENSE_CHARACTER.sub(r" \g<0> ", text)
 
 

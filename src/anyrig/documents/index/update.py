@@ -198,7 +198,7 @@ class _PendingFile:
     digest: str = ""
     content: Content | None = None
     """None where the index has this content already."""
-    known: dict[str, bytes] = field(default_factory=dict)
+    known: dict[str, Matrix] = field(default_factory=dict)
     """Vectors of passages that it had before."""
     error: AnyrigError | None = None
 
@@ -314,7 +314,7 @@ class _Update:
 
             def work(connection: sqlite3.Connection, pairs=pairs) -> None:  # type: ignore[no-untyped-def]
                 written = db.put_vectors(connection, pairs)
-                self._write_vectors([id for id, _ in written], [data for _, data in written])
+                self._write_vectors([id for id, _ in written], [row for _, row in written])
 
             self._index.write(work)
             self.done.num_embedded += len(pairs)
@@ -322,7 +322,7 @@ class _Update:
         if not self._index.read(db.count_missing_vectors):
             self._index.write(lambda c: db.set_meta(c, db.INCOMPLETE, ""))
 
-    def _embed_each(self, some: Sequence[tuple[int, str]]) -> list[tuple[int, bytes]]:
+    def _embed_each(self, some: Sequence[tuple[int, str]]) -> list[tuple[int, Matrix]]:
         """Vectors of numbered texts; one that gets none costs itself alone, unless many in a row
         get none.
         """
@@ -338,7 +338,7 @@ class _Update:
             )
             return []
         self._num_broken = 0
-        return [(id, row.tobytes()) for (id, _), row in zip(some, matrix, strict=True)]
+        return [(id, row) for (id, _), row in zip(some, matrix, strict=True)]
 
     def _embed(self, texts: Sequence[str]) -> Matrix:
         model = self._vectors.model
@@ -454,7 +454,8 @@ class _Update:
             return
         file.content = found
         if file.stamp.path in self._before:
-            file.known = self._index.read(lambda c: db.list_vectors(c, file.stamp.path))
+            known = self._index.read(lambda c: db.list_vectors(c, file.stamp.path))
+            file.known = {body: np.frombuffer(data, np.float32) for body, data in known.items()}
 
     def _finish(self, chunk: _FileChunk, future: Future[Matrix]) -> list[Stamp]:
         """Write the files of a chunk when its vectors are there; those to be looked at again."""
@@ -511,12 +512,11 @@ class _Update:
             if gone is not None or content is None:
                 outcome = "again" if gone is None else "linked"
             else:
-                data = dict(file.known)
-                data |= {one.body: embedded[one.body].tobytes() for one in content.passages
-                         if one.body not in data}  # fmt: skip
-                ids = self._ids.take(len(content.passages))
-                gone = db.put_content(connection, stamp, seen, file.digest, content, ids, data)
-                self._write_vectors(ids, [data[one.body] for one in content.passages])
+                bodies = [one.body for one in content.passages]
+                rows = [file.known[one] if one in file.known else embedded[one] for one in bodies]
+                ids = self._ids.take(len(rows))
+                gone = db.put_content(connection, stamp, seen, file.digest, content, ids, rows)
+                self._write_vectors(ids, rows)
                 outcome = "written"
             erase_rows(self._index.path, gone or [])
             return gone or []
@@ -529,10 +529,9 @@ class _Update:
         self._on_progress(self._counter.now)
         return []
 
-    def _write_vectors(self, ids: Sequence[int], rows: Sequence[bytes]) -> None:
+    def _write_vectors(self, ids: Sequence[int], rows: Sequence[Matrix]) -> None:
         if ids:
-            matrix = np.frombuffer(b"".join(rows), np.float32)
-            self._writer.write(ids, matrix.reshape(len(ids), -1))
+            self._writer.write(ids, np.array(rows, np.float32))
 
     def _count(self, file: _PendingFile, outcome: str) -> None:
         done, before = self.done, self._before.get(file.stamp.path)

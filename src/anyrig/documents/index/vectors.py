@@ -96,13 +96,14 @@ class VectorWriter:
 
 def erase_rows(index: Path, ids: Iterable[int]) -> None:
     """Overwrite the rows of passages that are gone with zeroes."""
+    gone = sorted(ids)
     path = get_vector_file(index)
-    header = _read_header(path)
+    header = _read_header(path) if gone else None
     if header is None:
         return
     dimension = int(header["dimension"])
     num_rows = _count_rows(path, dimension)
-    inside = np.asarray(sorted(one for one in ids if one <= num_rows), np.int64)
+    inside = np.asarray([one for one in gone if one <= num_rows], np.int64)
     if len(inside) and dimension:
         with open(path, "r+b", buffering=0) as file:
             for start in range(0, len(inside), _BLOCK):
@@ -255,6 +256,6 @@ def _write_rows(descriptor: int, ids: Ids, matrix: Matrix) -> None:
     starts = np.flatnonzero(np.diff(ids, prepend=ids[0] - 2) != 1)
     for start, end in zip(starts, [*starts[1:], len(ids)], strict=True):
         os.lseek(descriptor, _HEADER_BYTES + (int(ids[start]) - 1) * row_bytes, os.SEEK_SET)
-        data = memoryview(matrix[start:end].tobytes())
+        data = memoryview(np.ascontiguousarray(matrix[start:end])).cast("B")
         while data:
             data = data[os.write(descriptor, data) :]
