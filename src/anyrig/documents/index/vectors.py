@@ -256,6 +256,6 @@ def _write_rows(descriptor: int, ids: Ids, matrix: Matrix) -> None:
     starts = np.flatnonzero(np.diff(ids, prepend=ids[0] - 2) != 1)
     for start, end in zip(starts, [*starts[1:], len(ids)], strict=True):
         os.lseek(descriptor, _HEADER_BYTES + (int(ids[start]) - 1) * row_bytes, os.SEEK_SET)
-        data = memoryview(np.ascontiguousarray(matrix[start:end])).cast("B")
+        data = memoryview(matrix[start:end].tobytes())
         while data:
             data = data[os.write(descriptor, data) :]
