@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -364,6 +365,28 @@ def test_wrong_use_is_explained(options: dict[str, Any], words: str, hint: str) 
         sort_points(**options).fit()
     assert words in caught.value.message
     assert hint in caught.value.hint
+
+
+def test_batches_in_a_list_that_fail_are_explained() -> None:
+    batches = [(torch.randn(8, 4), torch.zeros(8).long()) for _ in range(3)]
+    with pytest.raises(RuntimeError) as caught:
+        sort_points(data=batches).fit()
+    assert "pass DataLoader(batches, batch_size=None)" in caught.value.__notes__[0]
+
+
+class Endless:
+    """Batches of a number that is not known."""
+
+    def __iter__(self) -> Iterator[Any]:
+        while True:
+            yield torch.randn(8, 4), torch.zeros(8).long()
+
+
+def test_batches_without_a_number_need_steps() -> None:
+    with pytest.raises(InvalidSettingError, match="length of an epoch") as caught:
+        sort_points(data=Endless(), epochs=2).fit()
+    assert "__len__" in caught.value.hint
+    assert sort_points(data=Endless(), steps=2).fit().steps == 2
 
 
 def test_measuring_without_validation_data_is_an_error() -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
+from anyrig.errors import InvalidSettingError
+from anyrig.training import Trainer
 from tests.training.ranks.running import run_ranks
 from tests.training.ranks.trained import data, measure_normed, normed_model, run, run_with
 
@@ -81,3 +85,58 @@ def test_unequal_devices_get_shares_by_speed_and_are_told_of(named: bool) -> Non
     if named:
         assert f"process 1: card 0, {last[0]} of 8 items, micro batch {last[0]}; " in told[-1]
         assert f"process 2: card 1, {last[1]} of 8 items, micro batch {last[1]}" in told[-1]
+
+
+def _train_models(environment: Mapping[str, str], is_given: bool) -> list[int]:
+    """Trainers one after another, some of them open at once."""
+    import torch.distributed as dist
+
+    if is_given:
+        dist.init_process_group(
+            "gloo", init_method=f"tcp://127.0.0.1:{environment['MASTER_PORT']}",
+            rank=int(environment["RANK"]), world_size=2,
+        )  # fmt: skip
+    trainers = [
+        Trainer(nn.Linear(6, 1).double(), data(32, 1), loss=nn.MSELoss(), batch=8, device="cpu",
+                environment=environment)
+        for _ in range(2)
+    ]  # fmt: skip
+    steps = [trainers[0].fit().steps, trainers[1].fit().steps]
+    for trainer in (*trainers, trainers[1]):
+        trainer.close()
+        steps.append(trainer.fit().steps)
+    return steps
+
+
+@pytest.mark.parametrize("is_given", [False, True])
+def test_trainers_of_a_program_share_the_process_group(is_given: bool) -> None:
+    """Also one that the program opened."""
+    assert run_ranks(_train_models, is_given) == [[4] * 5] * 2
+
+
+def _train_with(environment: Mapping[str, str], folder: str) -> list[float]:
+    """The loss of each step with some optimizers, of plain weights or of shards."""
+    found = []
+    for name in ("adamw", "sgd", "momentum"):
+        torch.manual_seed(3)
+        net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1)).double()
+        with Trainer(
+            net, data(32, 1), loss=nn.MSELoss(), batch=8, optimizer=name, learning_rate=1e-2,
+            device="cpu", environment=environment, strategy="fsdp", validation=data(8, 2),
+            ema=0.5, folder=f"{folder}/{name}",
+        ) as trainer:  # fmt: skip
+            result = trainer.fit()
+            found += [*(one.loss for one in trainer.history()), result.validation["loss"]]
+    if environment:
+        with pytest.raises(InvalidSettingError, match="adafactor cannot train the shards"):
+            Trainer(
+                nn.Linear(6, 1).double(), data(), loss=nn.MSELoss(), optimizer="adafactor",
+                strategy="fsdp", device="cpu", environment=environment,
+            ).open()  # fmt: skip
+    return found
+
+
+def test_shards_are_trained_and_averaged_as_plain_weights_are(tmp_path: Path) -> None:
+    whole = _train_with({}, str(tmp_path / "whole"))
+    for answer in run_ranks(_train_with, str(tmp_path / "shards")):
+        assert answer == pytest.approx(whole, rel=1e-6)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from anyrig.training.distributed.fsdp import shard_like
+
 if TYPE_CHECKING:
     from anyrig.training.step import StepResult
     from anyrig.training.trainer import Trainer, TrainResult
@@ -106,4 +108,4 @@ class WeightAverage:
         self._num_updates = int(state["num_updates"])
         for name, value in state["averages"].items():
             if name in self._averages:
-                self._averages[name].copy_(value)
+                self._averages[name].copy_(shard_like(self._averages[name], value))

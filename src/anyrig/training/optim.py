@@ -208,21 +208,25 @@ def _why_not_fused(name: str, split: WeightSplit, model: nn.Module) -> str:
         return f"torch has no fused {name}"
     if any(getattr(one, "sparse", False) for one in model.modules()):
         return "an embedding gives sparse gradients"
-    kinds = {(weight.device, weight.dtype) for weight in (*split.decayed, *split.spared)}
-    for device, dtype in sorted(kinds, key=str):
-        if device.type not in _FUSED_DEVICES:
-            return f"{device.type} has no fused kernels"
-        why_not = _try_fused(name, device, dtype)
+    kinds: dict[Any, torch.Tensor] = {}
+    for weight in sorted((*split.decayed, *split.spared), key=torch.numel):
+        kinds.setdefault((weight.device, weight.dtype), weight)
+    for weight in kinds.values():
+        if weight.device.type not in _FUSED_DEVICES:
+            return f"{weight.device.type} has no fused kernels"
+        why_not = _try_fused(name, weight)
         if why_not:
             return why_not
     return ""
 
 
-def _try_fused(name: str, device: torch.device, dtype: torch.dtype) -> str:
-    """What goes wrong when one small weight takes a fused step; nothing when it works."""
-    if device.type == "meta":
+def _try_fused(name: str, like: torch.Tensor) -> str:
+    """What goes wrong when a weight like this, perhaps a shard, takes a fused step; nothing when it
+    works.
+    """
+    if like.device.type == "meta":
         return ""
-    weight = torch.zeros(1, device=device, dtype=dtype, requires_grad=True)
+    weight = torch.zeros_like(like, requires_grad=True)
     weight.grad = torch.zeros_like(weight)
     try:
         options = {"momentum": 0.5} if name == "momentum" else {}
@@ -231,7 +235,9 @@ def _try_fused(name: str, device: torch.device, dtype: torch.dtype) -> str:
         if detect_oom(error) is not None:
             raise
         lines = str(error).strip().splitlines()
-        return f"the kernel does not run on {device.type}: {lines[0] if lines else repr(error)}"
+        return (
+            f"the kernel does not run on {like.device.type}: {lines[0] if lines else repr(error)}"
+        )
     return ""
 
 

@@ -410,7 +410,7 @@ class Trainer:
     def open(self) -> _OpenRun:
         """Put the run together, fit and resume it; `fit` does so by itself."""
         if self._run is None:
-            with contextlib.ExitStack() as stack:
+            with contextlib.ExitStack() as stack, _note_on_lists(self.data):
                 run = self._open(stack)
                 run.closing = stack.pop_all()
             self._run = run
@@ -695,6 +695,11 @@ class Trainer:
             given, run.model, learning_rate=config.learning_rate, weight_decay=config.weight_decay,
             betas=config.betas, momentum=config.momentum, fused=config.fused_optimizer,
         )  # fmt: skip
+        if run.group.lockstep and isinstance(built.optimizer, torch.optim.Adafactor):
+            raise InvalidSettingError(
+                "torch's adafactor cannot train the shards of fsdp",
+                hint='Use adamw or sgd, or set strategy = "ddp".',
+            )
         run.reasons.append(f"optimizer: {built.reason}")
         if config.offload_optimizer:
             from anyrig.training.memory import offload_optimizer
@@ -944,6 +949,9 @@ class Trainer:
         step = run.train_step
         weights = run.group.state_dict(run.model)
         optimizer = run.group.optimizer_state_dict(run.model, step.optimizer)
+        averages = run.ema.state_dict() if run.ema is not None else None
+        if averages is not None:
+            averages["averages"] = run.group.gather(averages["averages"])
         states = dict(enumerate(gather(rng.capture(run.device), run.group.size)))
         if run.group.rank:
             return
@@ -955,7 +963,7 @@ class Trainer:
             "rates": run.rates.state_dict() if run.rates is not None else {"steps": run.step},
             "best": run.best.state_dict(),
             "figures": run.figures if is_fresh else {},
-            "ema": run.ema.state_dict() if run.ema is not None else None,
+            "ema": averages,
             "micro_batch": step.micro_batch,
             "micro_batch_can_grow": step.can_grow,
             "reference_units": step.reference_units,
@@ -1381,6 +1389,20 @@ def _check_callbacks(callbacks: Sequence[Callback]) -> None:
             )
 
 
+@contextlib.contextmanager
+def _note_on_lists(data: Any) -> Iterator[None]:
+    """Batches in a list are collated once more, which a model or its loss may not survive."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(data, list) and data and (slice_length(data[0]) or 0) > 1:
+            error.add_note(
+                "A list is a data set, whose items are collated. If these are ready batches, pass "
+                "DataLoader(batches, batch_size=None)."
+            )
+        raise
+
+
 def _parse_devices(
     devices: int | Sequence[int | str] | None, device: int | str | None, placement: Placement | None
 ) -> tuple[int | str, ...]:
@@ -1485,7 +1507,10 @@ def _count_total_steps(config: TrainConfig, source: DataSource) -> int:
     steps = source.steps_in_epoch
     if not config.steps and steps is None:
         raise InvalidSettingError(
-            "the length of an epoch of this data is unknown", hint="Set steps instead."
+            "the length of an epoch of this data is unknown",
+            hint="Set steps instead, or give the iterable a __len__, the number of its batches."
+            if source.kind == "batches"
+            else "Set steps instead.",
         )
     if steps == 0:
         raise _no_batch(source)

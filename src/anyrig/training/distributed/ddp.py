@@ -546,12 +546,6 @@ class Collective(Group):
     def barrier(self) -> None:
         self.sum(torch.zeros(1))
 
-    def close(self) -> None:
-        import torch.distributed as dist
-
-        if dist.is_initialized():
-            dist.destroy_process_group()
-
 
 class Ddp(Collective):
     """Processes with the whole model each.
@@ -623,4 +617,3 @@ class Ddp(Collective):
 
     def close(self) -> None:
         self._reducer.close()
-        super().close()

@@ -132,11 +132,11 @@ class Fsdp(Collective):
     def state_dict(self, model: nn.Module) -> dict[str, torch.Tensor]:
         """Whole weights on the host in the first process, none in the others."""
         _reshard(model)
-        return {
-            name: whole
-            for name, value in plain_state_dict(model).items()
-            if (whole := self._gather_whole(value)) is not None
-        }
+        return self.gather(plain_state_dict(model))
+
+    def gather(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        whole = {name: self._gather_whole(value) for name, value in tensors.items()}
+        return {name: value for name, value in whole.items() if value is not None}
 
     def _gather_whole(self, value: torch.Tensor) -> torch.Tensor | None:
         """One tensor at a time is whole on the device."""
@@ -173,7 +173,7 @@ class Fsdp(Collective):
         with torch.no_grad():
             for name, value in plain_state_dict(model).items():
                 if name in weights:
-                    value.copy_(_shard_like(value, weights[name]))
+                    value.copy_(shard_like(value, weights[name]))
         if optimizer is not None and optimizer_state is not None:
             load_optimizer_state(
                 model, optimizer, self._shard_state(model, optimizer, optimizer_state)
@@ -186,7 +186,7 @@ class Fsdp(Collective):
         named = dict(zip(parameter_names(model, optimizer), weights, strict=True))
         inner = {
             name: {
-                key: _shard_like(named[name], value)
+                key: shard_like(named[name], value)
                 if isinstance(value, torch.Tensor) and value.shape == named[name].shape
                 else value
                 for key, value in values.items()
@@ -212,7 +212,7 @@ def _reshard(model: nn.Module) -> None:
         part.reshard()
 
 
-def _shard_like(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
+def shard_like(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
     """This process' part of a whole tensor that every process has; nothing travels."""
     from torch.distributed.tensor import DTensor, distribute_tensor
 

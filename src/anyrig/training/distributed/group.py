@@ -94,6 +94,10 @@ class Group:
         """
         return plain_state_dict(model)
 
+    def gather(self, tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The whole of tensors that are laid out as weights are, as in `state_dict`; collective."""
+        return dict(tensors)
+
     def optimizer_state_dict(
         self, model: nn.Module, optimizer: torch.optim.Optimizer
     ) -> dict[str, Any]:
@@ -120,7 +124,7 @@ class Group:
         """Wait for all."""
 
     def close(self) -> None:
-        """Leave the group."""
+        """Leave the model as it was found; processes stay together for the next one."""
 
 
 # What torch.compile and checkpoint wrappers put into the names of what they wrap.

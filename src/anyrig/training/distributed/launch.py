@@ -11,6 +11,7 @@ of memory where nobody can go on without it asks for a new start of all, with a 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import logging
@@ -145,7 +146,10 @@ def join(
     timeout_s: float = TIMEOUT_S,
     backends: str | None = None,
 ) -> None:
-    """Meet the other processes; torch's default process group stands after it.
+    """Meet the other processes; torch's default process group stands until this process ends.
+
+    One that is open already is used: an earlier trainer's, since processes cannot meet twice at one
+    address, or the program's own.
 
     Args:
         place: who this is.
@@ -159,6 +163,13 @@ def join(
 
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    if dist.is_available() and dist.is_initialized():
+        if "cpu:" not in dist.get_backend_config():
+            raise InvalidSettingError(
+                "the process group of this program carries no tensors of the host",
+                hint=f'Open it with "{choose_backends(device.type)}", or leave it to the Trainer.',
+            )
+        return
     host = f"[{place.address}]" if ":" in place.address else place.address
     try:
         dist.init_process_group(
@@ -168,6 +179,7 @@ def join(
             world_size=place.size,
             timeout=timedelta(seconds=timeout_s),
         )
+        atexit.register(_leave)
     except RuntimeError as error:
         if "by peer" in str(error):  # closed or reset: it was there, and is gone again
             raise PeerLostError(
@@ -180,6 +192,13 @@ def join(
             f"within {timeout_s:g} s",
             hint="See that all were started, with the same WORLD_SIZE, and can reach that address.",
         ) from error
+
+
+def _leave() -> None:
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def open_group(
@@ -601,6 +620,9 @@ def _run_reported(function: Callable[[], object]) -> int:
         _write_failure(1, type(error).__name__, message, "")
         traceback.print_exc()
         return 1
+    finally:
+        if "torch" in sys.modules:
+            _leave()  # a fork calls nothing at exit
     return 0
 
 

@@ -32,7 +32,7 @@ from anyrig.training.tasks.texts import Cutter, Ids
 Kind = Literal["one", "many"]
 """Whether a text has one label, or any number of them."""
 ClassWeights = Literal["none", "balanced"] | Sequence[float]
-_MOST_WEIGHT = 20.0
+_MAX_WEIGHT = 20.0
 """How much more a rare label may count than by its share: one example must not drown the rest."""
 
 
@@ -255,10 +255,10 @@ def _weigh_labels(
                 counts[label] += 1
         if kind == "many":
             return ((len(learnt) - counts) / counts.clamp(min=1)).clamp(
-                1 / _MOST_WEIGHT, _MOST_WEIGHT
+                1 / _MAX_WEIGHT, _MAX_WEIGHT
             )
         even = len(learnt) / num_labels
-        weights = (even / counts.clamp(min=1)).clamp(max=_MOST_WEIGHT)
+        weights = (even / counts.clamp(min=1)).clamp(max=_MAX_WEIGHT)
         return weights * len(learnt) / (weights * counts).sum().clamp(min=1e-6)
     predict = torch.tensor([float(one) for one in choice])
     if (

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 log = logging.getLogger(__name__)
-MOST_PIXELS = 100_000_000
+MAX_PIXELS = 100_000_000
 """Of one picture: what claims more is refused before it is unpacked."""
-MOST_BYTES = 500_000_000
+MAX_BYTES = 500_000_000
 """Of one file."""
 _THREADS = 4
 _LARGE_BYTES = 100_000_000
 """Of memory to decode a picture: those that take more are decoded one at a time."""
-_MOST_WHOLE = 4_000_000
+_MAX_WHOLE_PIXELS = 4_000_000
 """Pixels of a picture that is taken as a whole; larger ones are reduced band by band first."""
 _HINT = "Get another copy of the file, or save it with another program."
 
@@ -60,14 +60,14 @@ def read(
 
 
 def _read(
-    source: Path | bytes, size: int, channels: int, most_bytes: int
+    source: Path | bytes, size: int, channels: int, max_bytes: int
 ) -> np.ndarray[Any, np.dtype[np.uint8]] | None:
-    """The same; None for a picture that takes more memory to decode than `most_bytes`."""
+    """The same; None for a picture that takes more memory to decode than `max_bytes`."""
     name = source.name if isinstance(source, Path) else "the picture"
     data = _bytes(source, name)
     try:
         with _open_image(data, name) as image:
-            if picture.estimate_decode_bytes(image) > most_bytes:
+            if picture.estimate_decode_bytes(image) > max_bytes:
                 return None
             return _square(image, size, channels)
     except (AnyrigError, MemoryError):
@@ -82,9 +82,9 @@ def _bytes(source: Path | bytes, name: str) -> bytes:
     try:
         if not source.is_file():
             raise InvalidInputError(f"{source} is not a file", hint="Pass the path of a picture.")
-        if source.stat().st_size > MOST_BYTES:
+        if source.stat().st_size > MAX_BYTES:
             raise LimitExceededError(
-                f"{name} is larger than {MOST_BYTES // 1_000_000} MB", hint="Make it smaller."
+                f"{name} is larger than {MAX_BYTES // 1_000_000} MB", hint="Make it smaller."
             )
         return source.read_bytes()
     except OSError as error:
@@ -99,7 +99,7 @@ def _open_image(data: bytes, name: str) -> Image:
         raise InvalidInputError(
             f"{name} is no picture", hint="Give PNG, JPEG, WebP, TIFF, GIF or BMP."
         )
-    image = picture.open_picture(io.BytesIO(data), name, form, Limits(pixels=MOST_PIXELS))
+    image = picture.open_picture(io.BytesIO(data), name, form, Limits(pixels=MAX_PIXELS))
     needed = picture.estimate_decode_bytes(image)
     if needed > picture.MOST_DECODE_BYTES:
         kind, most = image.format or "a picture", picture.MOST_DECODE_BYTES // 1_000_000
@@ -121,7 +121,7 @@ def _square(image: Image, size: int, channels: int) -> np.ndarray[Any, np.dtype[
     if image.format == "JPEG":
         image.draft(mode, (2 * size, 2 * size))  # decoded small: several times faster
     image.load()
-    if image.width * image.height > _MOST_WHOLE:
+    if image.width * image.height > _MAX_WHOLE_PIXELS:
         image = _reduce(image, 2 * size, mode)
     upright = ImageOps.exif_transpose(image)
     deep = upright.mode.startswith(("I", "F"))
@@ -312,10 +312,10 @@ def _decode(
     used, sums = [], torch.zeros(2, channels, dtype=torch.float64)
 
     def one(
-        path: Path, most_bytes: int = _LARGE_BYTES
+        path: Path, max_bytes: int = _LARGE_BYTES
     ) -> np.ndarray[Any, np.dtype[np.uint8]] | str | None:
         try:
-            return _read(path, size, channels, most_bytes)
+            return _read(path, size, channels, max_bytes)
         except AnyrigError as error:
             return error.message
 
