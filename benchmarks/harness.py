@@ -35,6 +35,7 @@ THEMES = {
     "speech_vibevoice_realtime": ("h200",),
     "speech_vibevoice_onnx": ("cpu",),
     "speech_xtts": ("cpu",),
+    "speech_indextts": ("h200",),
     "speech": ("cpu",),
     "pronunciation": ("cpu",),
     "pronunciation_voices": ("cpu",),

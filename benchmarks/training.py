@@ -267,7 +267,8 @@ def _plain_loss(model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tenso
 
 def make_model(size: Size, seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
-    return Gpt(size.shape)
+    with torch.device(size.device):  # a billion random numbers take a CPU long
+        return Gpt(size.shape)
 
 
 def make_loader(size: Size, batch: int, data: MarkovTokens) -> torch.utils.data.DataLoader[Any]:

@@ -52,8 +52,8 @@ _UNSURE = 0.5
 _BLOCK = 1 << 20
 _MAX_PENDING = 128
 """Pages and files that may wait for a page before them."""
-_MOST_WORKERS = 4
-"""Processes that read at once, by default: one is seldom short of files to hand on."""
+_MOST_WORKERS = 8
+"""Processes that read at once, by default; on an H200 four were 7,400 passages a second at most."""
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,8 @@ BIGVGAN = {
 }  # fmt: skip
 
 
+SHARPNESS = 10.0
+"""What the layers of the language model are multiplied by."""
 MORE_2 = """
 dataset: {bpe_model: bpe.model}
 gpt:
@@ -137,7 +139,7 @@ class Builder:
         model = self.load("gpt.model_v2", "UnifiedVoice")(**self.config.gpt)
         # As it is initialised, a layer hardly hears what came before: no emotion would be heard.
         weights = {
-            name: 10 * one if name.startswith("gpt.h.") and one.ndim == 2 else one
+            name: SHARPNESS * one if name.startswith("gpt.h.") and one.ndim == 2 else one
             for name, one in scatter(model.state_dict()).items()
         }
         self.save(weights, "gpt.pth")

@@ -172,6 +172,8 @@ def test_two_processes_make_the_same_takes(
         {"emo_audio_prompt": "high", "emo_alpha": 0.3},
         {"temperature": 1.6},
         {"top_k": 2},
+        {"top_p": 0.1},
+        {"repetition_penalty": 1.0},
         {"num_beams": 2},
         {"emo_text": "w1 w2 w3"},
     ],

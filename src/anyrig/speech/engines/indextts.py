@@ -125,7 +125,7 @@ INFO = EngineInfo(
     options=_OPTIONS,
     verification=Verification(
         "small random",
-        note="with indextts25-inference 0.2.0 on the CPU, also over HTTP; not on a GPU",
+        note="with indextts25-inference 0.2.0, also over HTTP; on an H200 in fp32, fp16 and bf16",
     ),
 )
 INFO_2 = EngineInfo(
@@ -153,7 +153,7 @@ INFO_2 = EngineInfo(
     ),
     verification=Verification(
         "small random",
-        note="with indextts2-inference 2.1.1 on the CPU, also over HTTP; not on a GPU",
+        note="with indextts2-inference 2.1.1, also over HTTP; on an H200 in fp32, fp16 and bf16",
     ),
 )
 
@@ -218,8 +218,9 @@ class IndexTts(_RecordedVoiceEngine):
             device=device,
             use_bf16=precision == "bf16",
         )
-        if precision == "fp16":  # the format of its autocast regions; it has no argument for it
+        if precision == "fp16":  # as its argument for bf16 does; it has none for this
             model.dtype = torch.float16
+            model.gpt.half()
         _keep_random_state(model, "_speaker_conditioning", "_emotion_conditioning")
         return model
 
@@ -294,8 +295,9 @@ class IndexTts2(_RecordedVoiceEngine):
             device=device,
             use_cuda_kernel=False,
         )
-        if precision == "bf16":  # the format of its autocast regions; it has no argument for it
+        if precision == "bf16":  # as its argument for fp16 does; it has none for this
             model.dtype = torch.bfloat16
+            model.gpt.bfloat16()
         _keep_random_state(model, "_get_speaker_conditioning", "_get_emotion_conditioning")
         return model
 
