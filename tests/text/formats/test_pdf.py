@@ -1065,3 +1065,155 @@ def test_pages_full_of_accents_or_numbers_are_read_at_once(tmp_path: Path) -> No
     start = time.process_time()
     read_leaves(tmp_path, [accents, numbers])
     assert time.process_time() - start < 30
+
+
+def test_a_paragraph_that_is_set_in_is_one_of_its_own(tmp_path: Path) -> None:
+    """Also where the one before ends in a full line without a full stop."""
+    title = "He quotes it from memory, as one quotes what was read when young [The Tides, page 106]"
+    leaf = Leaf()
+    base = leaf.set(60, 560, plain(HARBOUR), indent=14)
+    base = leaf.set(60, base, f"{plain(ROAD)} {title}", indent=14)
+    leaf.set(60, base, f"Notwithstanding that, {plain(HARBOUR)}", indent=14)
+    assert texts(read_leaves(tmp_path, [leaf])) == [
+        plain(HARBOUR), f"{plain(ROAD)} {title}", f"Notwithstanding that, {plain(HARBOUR)}",
+    ]  # fmt: skip
+
+
+def test_hyphens_belong_to_compounds_where_no_word_is_broken(tmp_path: Path) -> None:
+    """As in what browsers and word processors set, which only break after written hyphens."""
+    leaf = Leaf()
+    halves = ["semi-/slaves", "wealth-/producers", "anti-/statism", "non-/profits", "sea-/farers"]
+    base = 540.0
+    for number, pair in enumerate(halves):
+        one, two = pair.split("/")
+        leaf.put(
+            60, base, f"The tide of the day {number} was seen from the old stone wall by {one}"
+        )
+        leaf.put(60, base - 12, f"{two} and all the other people of the town who were there then.")
+        base -= 24
+    joined = " ".join(texts(read_leaves(tmp_path, [leaf])))
+    assert all(pair.replace("/", "") in joined for pair in halves)
+
+
+def test_words_broken_with_a_sign_of_its_own(tmp_path: Path) -> None:
+    """Some programs break words with a hyphen that they write nowhere else."""
+    font = (
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Times-Roman"
+        " /Encoding << /BaseEncoding /WinAnsiEncoding /Differences [150 /uni2010] >> >>"
+    )
+    leaf = Leaf()
+    broken, written = ["ex/actly", "down/ward", "inter/view"], ["co/operative", "class/room"]
+    base = 540.0
+    for pair in broken + written:
+        one, two = pair.split("/")
+        sign = "\u2013" if pair in broken else "-"
+        line = f"A view down the inter-island ferry in the ward of the old town {one}{sign}"
+        leaf.put(60, base, line, font="F4")
+        leaf.put(60, base - 12, f"{two} and all the other people of the town who were there then.")
+        base -= 24
+    joined = " ".join(texts(read_leaves(tmp_path, [leaf], extra_fonts={"F4": font})))
+    assert all(pair.replace("/", "") in joined for pair in broken)
+    assert all(pair.replace("/", "-") in joined for pair in written)
+
+
+def test_other_endings_say_whether_a_word_has_a_hyphen(tmp_path: Path) -> None:
+    leaf = Leaf()
+    known = ["He moved downwards with co-operators", "He examines the direct light of it",
+             "The ward is down, the direct road", "The directors were written of, and"]  # fmt: skip
+    pairs = ["down/ward", "ex/amined", "co-oper/ating", "direct/or,"]
+    base = 540.0
+    for text, pair in zip(known, pairs, strict=True):
+        one, two = pair.split("/")
+        leaf.put(60, base, f"{text}, as he who told of it said {one}-")
+        leaf.put(60, base - 12, f"{two} and all the other people of the town who were there then.")
+        base -= 24
+    joined = " ".join(texts(read_leaves(tmp_path, [leaf])))
+    assert all(pair.replace("/", "") in joined for pair in pairs)
+
+
+def test_columns_with_a_narrow_gutter(tmp_path: Path) -> None:
+    """A full line leaves less than a wide space to the next column."""
+    leaf = Leaf(width=460)
+    left, right = plain(f"{HARBOUR} {ROAD}"), plain(f"{ROAD} {HARBOUR} {ROAD}")
+    base = leaf.set(30, 560, f"{plain(HARBOUR)}~", measure=196, size=9, leading=11)
+    leaf.set(30, base, plain(ROAD), measure=199, size=9, leading=11)
+    leaf.set(234, 560, right, measure=196, size=9, leading=11)
+    assert texts(read_leaves(tmp_path, [leaf])) == [left, right]
+
+
+def test_lines_beside_a_figure_are_one_paragraph(tmp_path: Path) -> None:
+    leaf = Leaf()
+    base = leaf.set(60, 560, plain(HARBOUR))
+    base = leaf.set(60, base - 6, plain(f"{ROAD} {HARBOUR}"), measure=150)
+    leaf.set(60, base - 6, plain(ROAD))
+    assert texts(read_leaves(tmp_path, [leaf])) == [
+        plain(HARBOUR), plain(f"{ROAD} {HARBOUR}"), plain(ROAD)
+    ]  # fmt: skip
+
+
+def test_sentences_whose_lines_were_broken_before_are_whole(tmp_path: Path) -> None:
+    leaf = Leaf()
+    leaf.put(
+        60, 540, "The programme is only a face for the order that does the work. Choose only a"
+    )
+    leaf.put(60, 528, "few of the boats")
+    leaf.put(
+        60, 516, "that you want to turn over, and it gives all the orders that are needed on a"
+    )
+    leaf.put(60, 504, "day like this.")
+    assert len(texts(read_leaves(tmp_path, [leaf]))) == 1
+
+
+def test_a_listing_that_runs_over_the_page_does_not_widen_its_column(tmp_path: Path) -> None:
+    leaf = Leaf()
+    base = 560.0
+    for number in range(3):
+        ragged = ["The ferry goes from the old quay on the days of the week that", "are even, when"]
+        for at, line in enumerate(ragged):
+            leaf.put(60 - at * 0, base - 12 * at, f"{line} {'x' * (3 * number)}".strip())
+        leaf.put(60, base - 24, "the tide is high.")
+        base -= 48
+    leaf.put(60, base, "x" * 200, font="F3")
+    first = texts(read_leaves(tmp_path, [leaf]), "paragraph")[0]
+    assert first.endswith("the tide is high.")
+
+
+def test_a_head_that_is_called_as_a_chapter_is_no_text(tmp_path: Path) -> None:
+    """On one page only, in small type, where the other pages have their heads."""
+    leaves = []
+    for number in range(8):
+        leaf = Leaf()
+        leaf.put(60, 575, "Introduction" if number == 2 else "A Harbour Book", 8)
+        leaf.set(60, 545, f"{plain(HARBOUR)} {plain(ROAD)}")
+        leaf.centre(30, str(number + 1), 8)
+        leaves.append(leaf)
+    document = read_leaves(tmp_path, leaves)
+    assert "Introduction" in texts(document, "page")
+    assert "Introduction" not in texts(document, "paragraph", "heading")
+
+
+def test_an_outline_of_the_last_pages_only_hides_no_chapters(tmp_path: Path) -> None:
+    leaves = [
+        Leaf().put(60, 560, f"The {name} Boat", 16, "F2") for name in ("Red", "Blue", "Old", "Last")
+    ]
+    for leaf in leaves:
+        leaf.set(60, 530, plain(HARBOUR))
+    outline = [(1, "Guarantee", 4, 570), (1, "Club", 4, 300)]
+    chapters = read_leaves(tmp_path, leaves, outline=outline).chapters
+    assert [one.title for one in chapters][:3] == ["The Red Boat", "The Blue Boat", "The Old Boat"]
+
+
+def test_a_wide_stem_makes_no_roman_type_bold(tmp_path: Path) -> None:
+    """Ghostscript guesses the width of stems; Times-Roman of 139 is not bold."""
+    descriptor = b"<< /Type /FontDescriptor /FontName /Times-Roman /Flags 34 /StemV 139 >>"
+    font = (
+        "<< /Type /Font /Subtype /Type1 /BaseFont /Times-Roman /Encoding /WinAnsiEncoding"
+        " /FontDescriptor 5 0 R >>"
+    )
+    leaves = [Leaf(), Leaf()]
+    leaves[0].put(
+        60, 500, "The harbour lay still under a low grey sky and the boats did not", font="F4"
+    )
+    leaves[1].put(60, 500, "move at their ropes, and the sea was calm.")
+    path = write(tmp_path / "a.pdf", leaves, extra_fonts={"F4": font}, objects=[descriptor])
+    assert len(texts(read(path, Limits()))) == 1

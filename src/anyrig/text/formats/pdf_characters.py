@@ -35,6 +35,7 @@ _SAMPLE = 8
 _MAX_STEPS = 200
 GAP = 0.75
 """A wider gap, in ems, ends a run: a column's gutter may be as narrow as one em."""
+_GUTTER = 0.4  # ems that may be a narrow gutter, if other lines have one in the same place
 _WIDE = 0.17  # ems between words, where PDFium saw no space
 _SEEN = 0.08  # ems between words, where it saw one: tight lines have spaces of an eighth of an em
 _LEFTWARD = 0.14  # ems between words that run from right to left
@@ -72,6 +73,23 @@ class TextRun:
     """Turned, invisible or beyond the page: nothing that is read with the rest."""
     raised: tuple[Span, ...] = ()
     """Stretches of the text in small type above the line."""
+    gaps: tuple[tuple[float, float, int], ...] = ()
+    """Wide spaces inside: where each begins and ends, and where in the text the next word does."""
+
+    def split_at(self, place: float) -> tuple[TextRun, ...]:
+        """The parts before and after the wide space at a place; the whole where there is none."""
+        for begin, end, at in self.gaps:
+            if begin <= place <= end:
+                text, rest = self.text[:at].rstrip(), self.text[at:]
+                first = (self.right - end) * len(rest.partition(" ")[0]) / max(1, len(rest))
+                before = tuple(span for span in self.raised if span[1] <= at)
+                after = tuple((one - at, two - at) for one, two in self.raised if one >= at)
+                later = tuple((one, two, n - at) for one, two, n in self.gaps if n > at)
+                return (
+                    replace(self, text=text, right=begin, raised=before, gaps=()),
+                    replace(self, text=rest, left=end, first=first, raised=after, gaps=later),
+                )
+        return (self,)
 
     @property
     def top(self) -> float:
@@ -307,7 +325,10 @@ def _read_font(page: object, at: int) -> _Font:
     bold = (
         any(word in name for word in ("bold", "black", "heavy", "cmbx", "demi"))
         or bool(flags.value & _FLAG_FORCE_BOLD)
-        or api.FPDFText_GetFontWeight(page, at) >= 650
+        or (
+            api.FPDFText_GetFontWeight(page, at) >= 650  # PDFium's guess from the width of a stem
+            and not any(word in name for word in ("roman", "regular", "book", "light", "italic"))
+        )
     )
     mono = any(word in name for word in ("courier", "mono", "cmtt", "consolas", "menlo"))
     symbols = any(word in name for word in ("wingdings", "webdings", "dingbats"))
@@ -661,7 +682,17 @@ class _RunBuilder:
             text, left, float(glyphs.right[run].max()), base, size, max(0.0, first),
             bold=bool(self._bold[run].sum() > 0.8 * len(run)),
             mono=bool(self._mono[run].sum() > 0.9 * len(run)), raised=tuple(raised),
+            gaps=() if is_leftward else self._list_wide(run, gaps, _GUTTER * size, ends),
         )  # fmt: skip
+
+    def _list_wide(
+        self, run: NDArray[np.int64], gaps: NDArray[np.bool_], least: float, ends: list[Span]
+    ) -> tuple[tuple[float, float, int], ...]:
+        left, right = self._glyphs.left[run][1:], self._glyphs.right[run][:-1]
+        return tuple(
+            (float(right[at]), float(left[at]), ends[at + 1][0])
+            for at in np.flatnonzero(gaps & (left - right > least)).tolist()
+        )
 
     def _order_overlaps(self, run: NDArray[np.int64]) -> NDArray[np.int64]:
         """Letters that stand over each other, as they do in Arabic, in the order of the file."""

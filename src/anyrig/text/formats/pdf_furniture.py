@@ -317,7 +317,8 @@ def _find_in_same_slot(edges: list[EdgeRow], found: set[EdgeRow], body: float) -
     for edge in edges:
         if edge in found or edge.depth or not edge.apart or edge.size > 1.15 * body:
             continue
-        if parse_label(edge.text) is not None and not edge.has_page_number:
+        is_named = parse_label(edge.text) is not None and not edge.has_page_number
+        if is_named and edge.size >= _SMALLER * body:
             continue  # a chapter's own heading
         if len(edge.text) < 120:
             single[edge.top, round(edge.base), round(edge.size)].add(edge)

@@ -83,7 +83,7 @@ def _lay_out(pages: Sequence[PdfPage], *, by_page: bool) -> _PdfLayout:
     """The one layout of books and of pages; `by_page` ends paragraphs at the foot of a page."""
     body = find_body_size(pages)
     lines, notes, aside = _separate_furniture(pages, body, by_page=by_page)
-    words = Vocabulary(text for line in lines for text in ([line.text] if not line.cells else []))
+    words = Vocabulary([line.text for line in lines if not line.cells])
     style = measure_style(lines, body)
     lines = widen_lines(lines, style)
     parts = [list(run) for _, run in groupby(lines, key=lambda line: line.page)]
@@ -111,6 +111,9 @@ def build_chapters(
     levels = layout.levels
     if outline:
         starts = find_starts_by_outline(layout.paragraphs, outline)
+        if min(entry.page for entry in outline) > _LATE * pages[-1].number:  # only of an appendix
+            earlier = find_starts_by_looks(layout.paragraphs, levels)
+            starts = [one for one in earlier if one.paragraph < starts[0].paragraph] + starts
         levels = _find_outline_levels(starts, layout.paragraphs, levels)
     else:
         starts = find_starts_by_looks(layout.paragraphs, levels)
@@ -119,6 +122,8 @@ def build_chapters(
     return _cut_chapters(layout.build_blocks(levels), starts, extra)
 
 
+_LATE = 0.5
+"""Of the pages, before an outline's first entry: it does not say where chapters begin."""
 _PAGE_NUMBER = re.compile(r"\W*(?:\d{1,5}|[ivxlc]{1,7})\W*", re.IGNORECASE)
 
 

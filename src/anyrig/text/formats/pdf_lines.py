@@ -138,7 +138,7 @@ def find_regions(runs: Sequence[TextRun], depth: int = 0) -> list[list[TextRun]]
 def _cut_bands(runs: Sequence[TextRun], gutter: float) -> list[list[TextRun]]:
     """Stretches from the top down, in turn across the gutter and on its two sides."""
     bands: list[tuple[bool, list[TextRun]]] = []
-    for row in group_rows(runs):
+    for row in group_rows(part for run in runs for part in run.split_at(gutter)):
         across = any(run.left < gutter < run.right for run in row)
         if bands and bands[-1][0] == across:
             bands[-1][1].extend(row)
@@ -277,9 +277,10 @@ def _find_bounds(lines: list[PdfLine]) -> tuple[float, float]:
     lefts = Counter(round(line.left) for line in lines)
     usual = [place for place, count in lefts.items() if count >= max(2, 0.12 * len(lines))]
     margin = min(usual) if usual else min(line.left for line in lines)
-    rights = Counter(round(line.right) for line in lines)
-    full = [place for place, count in rights.items() if count >= max(4, 0.25 * len(lines))]
-    return float(margin), float(max(full)) if full else max(line.right for line in lines)
+    prose = [line for line in lines if not line.mono] or lines  # a listing may run over the edge
+    rights = Counter(round(line.right) for line in prose)
+    full = [place for place, count in rights.items() if count >= max(4, 0.25 * len(prose))]
+    return float(margin), float(max(full)) if full else max(line.right for line in prose)
 
 
 def _join_initials(lines: list[PdfLine]) -> list[PdfLine]:

@@ -8,9 +8,11 @@ compound, and anything else is a broken word.
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 from typing import Literal, NamedTuple
 
 from anyrig.text.formats.pdf_lines import PdfLine, is_bullet
@@ -24,6 +26,9 @@ _LAST = re.compile(r"[^\s.\u2026]{1,8}$")
 _PAGE_NUMBER = re.compile(r"\d+|[ivxlc]+")
 _FIGURE = re.compile(r"(?:figure|fig\.|abbildung|abb\.|figura|рис\.)\s*\d", re.IGNORECASE)
 _LONGEST_LABEL = 48
+_FIGURE_WIDTH = 4
+"""Ems, at least, of a figure that lines are set beside."""
+_MIN_BESIDE, _FULL_SHARE = 3, 0.4
 _NUMBERED = re.compile(r".*[^\W\d].*\s(?:\d{1,4}|[ivxlc]{1,7})")
 CAPTION = re.compile(
     r"(?:figure|fig\.|table|plate|abbildung|abb\.|tabelle|tableau|figura|tabla|chart)\s*\d",
@@ -166,15 +171,25 @@ def _begins_by_place(
     if shift > 0.6:
         if _is_item(group[0]) and len(group) == 1:
             return False  # an item's text hangs
-        if full and not ended:
-            return False  # a hanging indent
+        if full and not ended:  # a hanging indent, unless it is a paragraph's
+            return style.indents and _is_indented(group, line, after)
         return not (len(group) == 1 and after is not None and _hangs(line, after))
     if shift < -0.6 and len(group) > 1:
         return _is_full(before, line, style) is False or ended or line.left < group[0].left - 1
     if full:
         return False
+    if not ended and len(group) > 1 and line.text[:1].islower() and abs(shift) < 0.3:
+        return False  # a sentence of lines that were broken before they were set
     room = before.edge - before.right
     return ended or room > 0.25 * (before.edge - before.margin)
+
+
+def _is_indented(group: list[PdfLine], line: PdfLine, after: PdfLine | None) -> bool:
+    """Whether a line alone is set in, after lines that begin where the column does."""
+    near = 0.3 * line.size
+    is_flush = len(group) > 1 and abs(group[-1].left - line.margin) < near
+    returns = after is None or after.region != line.region or after.left < line.left - near
+    return is_flush and returns and line.left - line.margin < 4 * line.size
 
 
 def _is_broken(line: PdfLine) -> bool:
@@ -463,10 +478,32 @@ def widen_lines(lines: list[PdfLine], style: PdfStyle) -> list[PdfLine]:
         for region, column in columns.items()
         if column[0].edge - column[0].margin < style.width and not _is_set_narrow(column)
     }
-    return [
+    wide = [
         replace(line, edge=line.margin + style.width) if line.region in short else line
         for line in lines
     ]
+    return [each for _, column in groupby(wide, lambda line: line.region) for each in
+            _narrow_beside_figures(list(column))]  # fmt: skip
+
+
+def _narrow_beside_figures(column: list[PdfLine]) -> list[PdfLine]:
+    """Lines beside a figure, with the end of their own measure: full ones end at one place."""
+    ends = Counter(round(line.right) for line in column if not line.cells)
+    edge, size = column[0].edge, column[0].size
+    made: list[PdfLine] = []
+    places = [
+        place
+        for place, count in ends.items()
+        if count >= _MIN_BESIDE and place < edge - _FIGURE_WIDTH * size
+    ]
+    place = max(places, key=lambda one: ends[one], default=0)
+    for is_beside, run in groupby(column, lambda line: line.right < place + 1):
+        lines = list(run)
+        num_full = sum(line.right > place - 1 for line in lines)
+        if is_beside and num_full >= max(_MIN_BESIDE, _FULL_SHARE * len(lines)):
+            lines = [replace(line, edge=max(one.right for one in lines)) for line in lines]
+        made += lines
+    return made
 
 
 def _is_set_narrow(column: list[PdfLine]) -> bool:
@@ -486,40 +523,74 @@ _FIRST = "any every some no with him her it them my your our one every"
 _SECOND = "self selves thing things where body one out in ever more how what time times way ways"
 _CLOSED = {(one, two) for one in _FIRST.split() for two in _SECOND.split()} - {("no", "one")}
 _TENS = frozenset("twenty thirty forty fifty sixty seventy eighty ninety".split())
-_OPENERS = _TENS | frozenset("well self half ill ex all cross vice".split())
+_OPENERS = _TENS | frozenset("well self half".split())
+_MIN_ENDS = 3
+"""Hyphens at the ends of lines, to say how the document uses them."""
+_BROKEN_SHARE = 0.1
+"""Of the words that lines break, those that the document writes elsewhere too, at least."""
 
 
 class Vocabulary:
-    """What a document writes inside its lines."""
+    """What a document writes inside its lines, and how it ends them."""
 
-    def __init__(self, lines: Iterable[str]) -> None:
-        self._seen: set[str] = set()
+    def __init__(self, lines: Sequence[str]) -> None:
+        inside: set[str] = set()
+        """As written: words between the first and the last of their lines, which may be halves."""
         for line in lines:
-            found = _WORD.findall(line.casefold().replace("\u2010", "-"))
-            # The last word may be broken, and the first its other half.
-            end = -1 if line[-1:] in _HYPHENS else None
-            self._seen.update(found[1:end])
-            self._seen.update(
-                part for word in found[1:end] if "-" in word for part in word.split("-")
-            )
+            found = _WORD.findall(line.replace("\u2010", "-"))
+            inside.update(found[1 : -1 if line[-1:] in _HYPHENS else None])
+        self._seen = {word.casefold() for word in inside}
+        self._parts = {part for word in self._seen if "-" in word for part in word.split("-")}
+        self._words = {word for word in inside if word.islower()}
+        self._ordered = sorted(self._seen)
+        ends = [_find_halves(*pair) for pair in pairwise(lines)]
+        halves = [pair for pair in ends if pair is not None]
+        known = sum(self._find_elsewhere(*pair) is True for pair in halves)
+        self._breaks_words = len(halves) < _MIN_ENDS or _BROKEN_SHARE * len(halves) <= known
+        """Else every hyphen at a line's end is a compound's, as in what browsers print."""
+        signs = [sum(line.endswith(sign) for line in lines) for sign in "\u2010-"]
+        self._has_own_sign = signs[0] >= _MIN_ENDS and not any("\u2010" in x[:-1] for x in lines)
+        """Whether words are broken with another sign than the hyphen of compounds."""
 
     def __contains__(self, word: str) -> bool:
-        return word.casefold() in self._seen
+        folded = word.casefold()
+        return folded in self._seen or folded in self._parts
 
-    def joins(self, one: str, two: str) -> bool:
-        """Whether two halves are one word, without a hyphen."""
+    def joins(self, one: str, two: str, sign: str = "-") -> bool:
+        """Whether two halves are one word, without the hyphen between them."""
+        if self._has_own_sign:
+            return sign == "\u2010"
+        written = self._find_elsewhere(one, two)
+        if written is not None:
+            return written
+        last, first = _find_inner_halves(one, two)
+        if not self._breaks_words or last in _OPENERS:
+            return False
+        if self._count(f"{last}-") > self._count(last) / 2:
+            return False  # a prefix that the document writes with its hyphen
+        are_words = last in self._seen and first in self._words
+        return not (are_words and ("-" in one or len(last) > 2 and len(first) > 2))
+
+    def _find_elsewhere(self, one: str, two: str) -> bool | None:
+        """Whether the document writes two halves as one word, perhaps with another ending."""
         if f"{one}{two}" in self:
             return True
         if f"{one}-{two}" in self:
             return False
-        last, first = one.casefold().rpartition("-")[2], two.casefold().partition("-")[0]
-        if (last, first) in _CLOSED:
+        last, first = _find_inner_halves(one, two)
+        if (last, first) in _CLOSED or "-" in one and f"{last}{first}" in self:
             return True
-        if "-" in one and f"{last}{first}" in self:
-            return True
-        if last in _OPENERS or "-" in one:
-            return False
-        return not (last in self and first in self and len(last) > 2 and len(first) > 2)
+        closed, open_ = (self._count(f"{last}{gap}{first[:2]}") for gap in ("", "-"))
+        return None if closed == open_ else closed > open_
+
+    def _count(self, start: str) -> int:
+        """How many words begin so."""
+        return bisect(self._ordered, f"{start}\U0010ffff") - bisect(self._ordered, start)
+
+
+def _find_inner_halves(one: str, two: str) -> tuple[str, str]:
+    """Of two halves that may be compounds themselves, what stands beside the hyphen."""
+    return one.casefold().rpartition("-")[2], two.casefold().partition("-")[0]
 
 
 class RaisedText(NamedTuple):
@@ -577,25 +648,33 @@ def _cut_hyphen(text: str, following: str, words: Vocabulary) -> tuple[str, str]
         return text, ""
     if text[-1] not in _HYPHENS or len(text) < 2 or not text[-2].isalnum():
         return (text, "") if _is_east(text[-1]) and _is_east(following[:1]) else (text, " ")
-    one = re.search(r"[^\W\d_]+(?:-[^\W\d_]+)*$", text[:-1])
-    two = re.match(r"[^\W\d_]+(?:[-\u2010][^\W\d_]+)*", following)
-    if one is None or two is None:
+    halves = _find_halves(text, following)
+    if halves is None:
         return text, ""
-    is_capitals = one[0].isupper() and two[0].isupper() and len(one[0]) > 1
-    if not (two[0][0].islower() or is_capitals):
-        is_name = f"{one[0]}{two[0]}" in words and f"{one[0]}-{two[0]}" not in words
+    one, two = halves
+    is_capitals = one.isupper() and two.isupper() and len(one) > 1
+    if not (two[0].islower() or is_capitals):
+        is_name = f"{one}{two}" in words and f"{one}-{two}" not in words
         return (text[:-1], "") if is_name else (text, "")  # a name in CamelCase
-    if _waits_for_other_half(one[0], two[0]):
-        return text, " "
-    return (text[:-1], "") if words.joins(one[0], two[0]) else (text, "")
+    is_link = two.casefold() in _LINKS and following[len(two) : len(two) + 1] in ("", " ")
+    if is_link and len(one) > 1 and f"{one}{two}" not in words:
+        return text, " "  # a hyphen that waits for a later half: pre- and post-war
+    return (text[:-1], "") if words.joins(one, two, text[-1]) else (text, "")
 
 
 _LINKS = frozenset("and or und oder et ou y o e bis to".split())
+_FIRST_HALF = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*$")
+_SECOND_HALF = re.compile(r"[^\W\d_]+(?:[-\u2010][^\W\d_]+)*")
+_MAX_HALF = 80
 
 
-def _waits_for_other_half(one: str, two: str) -> bool:
-    """A hyphen that waits for a later half: pre- and post-war."""
-    return two.casefold() in _LINKS and len(one) > 1
+def _find_halves(text: str, following: str) -> tuple[str, str] | None:
+    """The two halves of the word that a hyphen at the end of a text breaks."""
+    if text[-1:] not in _HYPHENS:
+        return None
+    one = _FIRST_HALF.search(text[-_MAX_HALF:-1].replace("\u2010", "-"))
+    two = _SECOND_HALF.match(following)
+    return (one[0], two[0].replace("\u2010", "-")) if one and two else None
 
 
 def _is_east(letter: str) -> bool:
