@@ -127,6 +127,12 @@ def _train_with(environment: Mapping[str, str], folder: str) -> list[float]:
         ) as trainer:  # fmt: skip
             result = trainer.fit()
             found += [*(one.loss for one in trainer.history()), result.validation["loss"]]
+    with Trainer(  # the model is cut already
+        net, data(32, 1), loss=nn.MSELoss(), batch=8, device="cpu", environment=environment,
+        strategy="fsdp",
+    ) as trainer:  # fmt: skip
+        trainer.fit()
+        found += [one.loss for one in trainer.history()]
     if environment:
         with pytest.raises(InvalidSettingError, match="adafactor cannot train the shards"):
             Trainer(

@@ -56,7 +56,8 @@ class Fsdp(Collective):
         self._before: dict[str, weakref.ref[torch.Tensor]] = {}
 
     def prepare(self, model: nn.Module) -> nn.Module:
-        """The same model with the first process' weights, cut into parts in place.
+        """The same model with the first process' weights, cut into parts in place; one that an
+        earlier run has cut stays so.
 
         Its parameters are new ones: make the optimizer after this, or let it be adopted.
         """
@@ -65,6 +66,9 @@ class Fsdp(Collective):
 
         from anyrig.training.memory import find_blocks
 
+        if _list_shards(model):
+            self._root = model
+            return model
         broadcast_from_first(model)
         self._before = {name: weakref.ref(one) for name, one in model.named_parameters()}
         mesh = init_device_mesh(self._device.type, (self.size,))
@@ -92,7 +96,8 @@ class Fsdp(Collective):
             )
         for group in optimizer.param_groups:
             group["params"] = [new.get(id(one), one) for one in group["params"]]
-        optimizer.state.clear()
+        for one in stale:
+            optimizer.state.pop(one, None)
 
     def share(self, num_items: int) -> tuple[int, int]:
         """The first and the number of this process' items: as many as everybody's.
