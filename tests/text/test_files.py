@@ -45,11 +45,24 @@ from tests.text.picture_making import sheet
         ("a.log", b"ID3 tags were read from 12 files.", "txt"),
         ("notes", b"fLaC is the marker.\nSQLite format 3 is another.", "txt"),
         ("a.txt", b"OggS pages: see below", "txt"),
+        ("a.txt", b"%PDF is a format of Adobe.", "txt"),
+        ("a.md", b"%PDF-1.7 is the version that most programs write.", "md"),
+        ("a.txt", b"PK begins a zip.", "txt"),
+        ("a.txt", b"MZ are the initials of an engineer.", "txt"),
+        ("a.log", b"Rar! said the bird.", "txt"),
+        ("a.txt", b"7z packs well.", "txt"),
     ],
 )
 def test_content_counts_before_the_name(tmp_path: Path, name: str, data: bytes, found: str) -> None:
     (tmp_path / name).write_bytes(data)
     assert detect_format(tmp_path / name) == found
+
+
+@pytest.mark.parametrize("mark", ["%PDF", "%PDF-1.7", "PK", "BM", "GIF", "MZ", "Rar!", "7z", "ID3"])
+def test_a_text_about_a_format_is_read(tmp_path: Path, mark: str) -> None:
+    text = f"{mark} is how files of this kind begin."
+    (tmp_path / "a.txt").write_text(text)
+    assert read(tmp_path / "a.txt").text == text
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,22 @@ def test_without_contents_headings_cut_the_book(tmp_path: Path, version: int) ->
     assert texts(document.chapters[1]) == ["B", "b", "b2"]
 
 
+def test_without_contents_chapters_under_parts_are_chapters(tmp_path: Path) -> None:
+    pages = [
+        Page("a.xhtml", "<h1>Prologue</h1><p>a</p>"),
+        Page("b.xhtml", "<h1>I</h1>"),
+        Page("c.xhtml", "<h2>CHAPTER 1. Loomings</h2><p>b</p>"),
+        Page("d.xhtml", "<h2>CHAPTER 2. The Carpet-Bag</h2><p>c</p><h3>At night</h3><p>d</p>"),
+        Page("e.xhtml", "<h1>II</h1>"),
+        Page("f.xhtml", "<h2>CHAPTER 3. The Inn</h2><p>e</p>"),
+    ]
+    document = read(epub(tmp_path / "a.epub", pages, contents=[]))
+    assert outline(document) == [
+        (1, "Prologue"), (1, "I"), (2, "CHAPTER 1. Loomings"), (2, "CHAPTER 2. The Carpet-Bag"),
+        (1, "II"), (2, "CHAPTER 3. The Inn"),
+    ]  # fmt: skip
+
+
 def test_what_is_outside_of_the_order_comes_last(tmp_path: Path) -> None:
     notes = Page("n.xhtml", '<p id="n">1 A note.</p>', linear=False)
     one = Page("c1.xhtml", '<h1>One</h1><p>Word<sup><a href="n.xhtml#n">1</a></sup>.</p>')

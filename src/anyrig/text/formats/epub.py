@@ -32,6 +32,7 @@ from anyrig.text.formats.markup import build_flow
 from anyrig.text.formats.markup_elements import CssStyle, parse_style_sheets
 from anyrig.text.formats.markup_line import MarkupFlow
 from anyrig.text.formats.markup_notes import resolve_notes
+from anyrig.text.formats.titles import RANK, parse_label
 from anyrig.text.formats.xml import decode_page, local_name, parse_page
 from anyrig.text.formats.zipped import open_archive
 
@@ -401,6 +402,8 @@ def _by_headings(
     if not counts:
         return [_EpubStart(at, "", 1, file.path) for at, file in zip(offsets, files, strict=False)]
     deepest = next((level for level in sorted(counts) if counts[level] > 1), min(counts))
+    named = [one.level for one in blocks if one.kind == "heading" and _is_division(one.text)]
+    deepest = max([deepest, *named])  # chapters under parts, whatever the parts are called
     ranks = {level: rank for rank, level in enumerate(sorted(counts), start=1)}
     starts: list[_EpubStart] = []
     number = 0
@@ -414,6 +417,12 @@ def _by_headings(
             begin = first if alone else at
             starts.append(_EpubStart(begin, block.text, ranks[block.level], files[number].path))
     return starts
+
+
+def _is_division(text: str) -> bool:
+    """Whether a heading calls itself a volume, a part or a chapter."""
+    label = parse_label(text)
+    return label is not None and RANK.get(label.sort, 9) <= RANK["chapter"]
 
 
 def _with_files(

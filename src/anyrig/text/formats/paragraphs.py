@@ -216,9 +216,9 @@ def _join_cut(lines: tuple[str, ...], *, prose: bool = False) -> list[tuple[str,
 
 _ENDS_WITH_NUMBER = re.compile(r"(?<![\w.,:/])\d{1,4}$")
 _MONTH_OR_UNIT = re.compile(
-    r"(?:de )?(?:(?:jan|feb|fév|mar|apr|avr|abr|may|mai|jun|juin|jul|juil|aug|ago|aoû|sep|oct|nov|dec|"
-    r"dic|déc|ene)[a-zéû]*\.?(?!\w)|[ap]\. ?m\.|o['’]clock|percent|(?:km|kg|cm|mm|ft|lbs?|mi|min|"
-    r"miles?|years?|ans|años|euros?|dollars?)(?!\w)|[%€°])",
+    r"(?:de )?(?:(?:jan|feb|fév|mar|apr|avr|abr|may|mai|jun|juin|jul|juil|aug|ago|aoû|sep|oct|nov|"
+    r"dec|dic|déc|ene)[a-zéû]*\.?(?!\w)|[ap]\. ?m\.|o['’]clock|percent|(?:km|kg|cm|mm|ft|lbs?|mi|"
+    r"min|miles?|years?|ans|años|euros?|dollars?)(?!\w)|[%€°])",
     re.IGNORECASE,
 )
 _ENDS_WITH_TITLE = re.compile(
