@@ -28,6 +28,7 @@ from anyrig.text.recognizers.stops import (
     SURELY_CUT,
     WORDS_BEFORE_NUMBERS,
     Following,
+    begins_sentence,
     look_behind,
     stop_after,
 )
@@ -110,6 +111,11 @@ def _is_saints(match: re.Match[str], follows: Following) -> bool:
     return follows.word in english.SAINTS and owned is not None
 
 
+_IN_STREET = LazyPattern(
+    r"(?:^|[.!?] )(?:At|On|In|Near|From|By|Along|Off|Beyond|Past) "
+    r"(?:[NSEW]\. )?(?:[A-Z\d][\w'-]* ){1,3}$"
+)
+"""A street that only opens its sentence."""
 _PEOPLE_FOLLOW = LazyPattern(r" \d+ (?!blocks|feet|miles|yards|doors)[a-z]{3,}s ")
 
 
@@ -117,6 +123,10 @@ def _street_stop(match: re.Match[str]) -> Stop:
     if not match[0].endswith("."):
         return "none"
     counts = _PEOPLE_FOLLOW.match(match.string, match.end())  # Fifth Ave. 12 buses stop
+    follows = look_behind(match.string, match.end())
+    named = follows.kind == "capital" and not begins_sentence(follows)
+    if named and _IN_STREET.search(before(match, 48)) and not _is_title(follows):
+        return "abbreviation"  # At 5th Ave. Bob turned.
     return stop_after(
         match.string, match.end(), continues=_STREET_PARTS, digits_follow=counts is None
     )
@@ -182,9 +192,10 @@ def propose_title(match: re.Match[str]) -> Proposal | v.Value | None:
     ):
         return None
     space = "" if not match[1] or rest.startswith(" ") else " "
-    return Proposal(
-        v.Abbreviation(english.TITLES[short] + space), stop="abbreviation" if match[1] else "none"
-    )
+    stop: Stop = "abbreviation" if match[1] else "none"
+    if match[1] and follows.word.lower() in _STARTERS and _MADE.search(before(match, 16)):
+        stop = "both"  # He made Sgt. Then he left.
+    return Proposal(v.Abbreviation(english.TITLES[short] + space), stop=stop)
 
 
 @recognizer(
@@ -200,6 +211,7 @@ def propose_first_name(match: re.Match[str]) -> Proposal | None:
     return Proposal(v.Abbreviation(english.FIRST_NAMES[match[1]]), stop=stop)
 
 
+_MADE = LazyPattern(r"\b(?:an?|made|became|rank of|as|promoted to|was|is) $")
 _RANKED = LazyPattern(r"\b(?:[Aa]n?|[Tt]wo|[Aa]s|[Ee]very|[Oo]ur|[Ff]or|new|hiring|promoted to) $")
 """Before a rank, and no nun: a Sr. Buyer."""
 

@@ -249,7 +249,7 @@ def propose_letters_with_points(match: re.Match[str]) -> Proposal:
     if follows.kind != "capital":
         return close(value, match)
     word = follows.word.rstrip(".")
-    if word.lower() in STOP_TABLES["en"].starters:
+    if word.lower() in STOP_TABLES["en"].starters or letters in _ADVERBS:
         return Proposal(value, stop="both")
     if word.removesuffix("s") in english.WEEKDAYS:
         return Proposal(value, stop="abbreviation")
@@ -264,12 +264,19 @@ def propose_letters_with_points(match: re.Match[str]) -> Proposal:
 
 
 def _is_place_of_letters(written: str, match: re.Match[str], follows: Following) -> bool:
-    """Whether letters name where somebody is, and a sentence opens behind: at N.Y.U. Tuition is."""
-    placed = len(written) > 5 and " " not in written and _AT.search(before(match, 6))
-    return bool(placed and _VERB.match(follows.second))
+    """Whether letters name where somebody is, or what they got, and a sentence opens behind.
+
+    Of N.Y.U. in `at N.Y.U. Tuition is free`, and of a degree in `got a B.A. History suited him`.
+    """
+    if " " in written:
+        return False
+    placed = len(written) > 5 and _AT.search(before(match, 6))
+    owned = written.count(".") > 1 and _OWNED.search(before(match, 5))
+    return bool((placed or owned) and _VERB.match(follows.second))
 
 
 _AT = LazyPattern(r"\b(?:[Aa]t|[Ii]n|[Tt]o|[Ff]or|[Ff]rom) $")
+_OWNED = LazyPattern(r"\b(?:[Aa]n?|[Hh]is|[Hh]er|[Mm]y) $")
 _VERB = LazyPattern(
     r"(?:is|was|are|were|has|had|have|will|would|can|could|does|did|do|may|might|never|always|"
     r"[a-z]{3,}ed|rose|fell|came|went|won|lost|began|ran)(?!\w)"
@@ -293,6 +300,8 @@ def _stop_after_nation(match: re.Match[str], follows: Following) -> Stop:
     return "both" if placed and (ended or not follows.second) else "abbreviation"
 
 
+_ADVERBS = frozenset("ASAP RSVP EOD COB AWOL".split())
+"""Letters that go on with no name."""
 _NO_INITIALS = LazyPattern(rf"{NAMED}$|\b(?:[Mm]r|is|was|and I|an?|the|with|but) $")
 
 
@@ -325,7 +334,7 @@ def propose_initials(match: re.Match[str]) -> Proposal | None:
         return None  # seat 12 A. Row 5 is free.
     bare = match[1].rstrip(" -")
     letters = "".join(re.findall("[A-Z]", match[1]))
-    if letters in _THINGS:
+    if letters in _THINGS or letters in _ADVERBS:
         return None
     return Proposal(v.Letters(letters), end=match.start() + len(bare), stop="abbreviation")
 

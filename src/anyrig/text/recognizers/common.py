@@ -238,10 +238,12 @@ _LEADS_IN = {
     "es": LazyPattern(
         r"\W*(?:A|Alrededor de|Hacia|Sobre|Desde|Hasta|Tras|En|El|Del|Antes del?|Después del?|"
         r"Cerca de|Durante|Por|Unos|Unas|Cada|A los|A unos)(?: (?:las?|el|los|unas|eso de las))? "
+        r"(?:(?:lunes|martes|miércoles|jueves|viernes|sábado|domingo),? )?"
     ),
     "fr": LazyPattern(
         r"\W*(?:À|A|Vers|Dès|Le|Depuis|Après|Avant|Jusqu'à|Jusqu'au|En|Pendant|Au|Aux|Du|Autour de|"
         r"Toutes les|Durant)(?: (?:les?|la|environ|plus de))? "
+        r"(?:(?:lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche),? )?"
     ),
 }
 

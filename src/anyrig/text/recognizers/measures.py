@@ -44,7 +44,12 @@ from anyrig.text.recognizers.common import (
 from anyrig.text.recognizers.languages import ROMANCE, TABLES, english
 from anyrig.text.recognizers.languages.shared import CAPITAL, SMALL
 from anyrig.text.recognizers.numbers import is_degrees
-from anyrig.text.recognizers.stops import look_behind, stop_after
+from anyrig.text.recognizers.stops import (
+    OPENED_BY_MEASURE,
+    begins_sentence,
+    look_behind,
+    stop_after,
+)
 
 UNIT = {
     "en": one_of(english.UNITS, dots=True),
@@ -125,6 +130,12 @@ def _close(value: v.Value, match: re.Match[str], language: str = "en") -> Propos
     rated = bool(match.groupdict().get("per"))
     if language != "en" and match[0].endswith(".") and (rated or unit in _WITHOUT_STOP):
         return Proposal(value, stop_after(match.string, match.end(), language, digits_follow=False))
+    if language == "en" and OPENED_BY_MEASURE.search(
+        match.string, max(0, match.end() - 32), match.end() - 1
+    ):
+        follows = look_behind(match.string, match.end())
+        if follows.kind == "capital" and not begins_sentence(follows):
+            return Proposal(value, "abbreviation")
     return close(value, match, language, digits_follow=False)
 
 
@@ -427,7 +438,8 @@ _STREET = LazyPattern(
     "measure",
     rf"(?<![\w.])([{MINUS}+±~] ?)?({AMOUNT})(?: ?°[CF]?)?(?:({LINKS['en']})({AMOUNT}))? ?(?:°|º|"
     rf"deg\b(\.)?)"
-    r"(?: ?([CFKNSEW])(?!\w)| ?(Celsius|Fahrenheit|centigrade|north|south|east|west)\b)?",
+    r"(?: ?([CFKNSEW])(?!\w)(?:\.(?= [a-z]))?|"
+    r" ?(Celsius|Fahrenheit|centigrade|north|south|east|west)\b)?",
     needs=("°", "º", "deg"),
     weight=1.4,
 )
@@ -1277,6 +1289,18 @@ def propose_coordinate(language: str, match: re.Match[str]) -> Proposal:
     if match[4]:
         parts.append(_COMPASS[language][match[4]])
     return _close(v.Phrase(tuple(parts)), match, language)
+
+
+@per_language(
+    "angle",
+    rf"{NUMBER_START}(\d{{1,3}}) ?[°º]{DASH}(\d{{1,3}}) ?[°º](?: ?(C)(?!\w))?(?!\w)",
+    needs="°º",
+    weight=2,
+)
+def propose_span_of_degrees(language: str, match: re.Match[str]) -> v.Value:
+    """`16º-18º`."""
+    unit = "temperature-celsius" if match[3] else "angle-degree"
+    return v.Measure(v.Range(v.Number(match[1]), v.Number(match[2]), TABLES[language].TO), unit)
 
 
 @per_language(

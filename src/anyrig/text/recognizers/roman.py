@@ -24,7 +24,7 @@ from anyrig.text.recognizers.common import (
 )
 from anyrig.text.recognizers.languages import TABLES, english, spanish
 from anyrig.text.recognizers.languages.shared import CAPITAL, SMALL
-from anyrig.text.recognizers.stops import begins_sentence, look_behind
+from anyrig.text.recognizers.stops import begins_sentence, look_behind, stop_after
 from anyrig.text.roman_numerals import roman_value
 
 _RULERS = frozenset(
@@ -337,7 +337,10 @@ def propose_romance_part(language: str, match: re.Match[str]) -> v.Value | Propo
             parts.append(v.Roman(number))
         else:
             parts.append(piece)
-    return close(v.Phrase(tuple(parts)), match, language, digits_follow=False)
+    value = v.Phrase(tuple(parts))
+    if not match[0].endswith("."):
+        return value
+    return Proposal(value, stop_after(match.string, match.end(), language, digits_follow=False))
 
 
 _SMALL_COUNTED = {

@@ -333,9 +333,18 @@ def _is_after_measure(text: str, start: int, end: int, language: str) -> bool:
     first = _FIRST_WORD.match(text, end)
     if first is None or first[0].lower() in table.starters:
         return first is not None
-    inside = language == "en" or (start > 60 and not _BREAK.search(text, start - 60, start))
+    if language == "en":
+        inside = not OPENED_BY_MEASURE.search(text, max(0, start - 32), start)
+    else:
+        inside = start > 60 and not _BREAK.search(text, start - 60, start)
     doubtful = len(measure[1]) == 1 and not measure[2] and measure[1] not in "hsgl"
     return inside and not doubtful and not first[0].isupper()
+
+
+OPENED_BY_MEASURE = LazyPattern(
+    r"(?:^|[.!?] )(?:In|Within|After|At|For|Every) (?:about )?\d[\d.,]* ?[^\W\d_]{1,4}\Z"
+)
+"""A measure that only opens its sentence: In 5 min. Bob left."""
 
 
 def is_after_plain_word(text: str, match: re.Match[str], language: str) -> bool:

@@ -722,6 +722,9 @@ SHORT_FORMS = (
         r"[Rr]ev\.", "[Nn]ew", "[Ss]pecial", "[Pp]aperback", "[Ii]nternational"), ends="any"),
     ShortForm({"elev.": "elevator"}, lead=behind("[Tt]he", "[Aa]n", "freight", "passenger"),
         rest=r"(?= (?:on|to|is|was|at|door|shaft|lobby|car|bank)\b)", weight=1.8),
+    ShortForm({f"{short}.": name for short, name in SHORT_STATES.items()},
+        rest=r"(?= (?:River|R\.|Keys|Valley|Delta|Turnpike|Legislature|Supreme Court|Senate|Gov\.|"
+             r"Assembly|State|National Guard|coast|law)(?![\w']))", weight=1.8),
     ShortForm({"Ill.": "Illinois"}, lead=behind("of", "in", "from", "downstate", "southern"),
         ends="any"),
     ShortForm({"w/e": "week ending"}, rest=r"(?= (?:\d|[A-Z][a-z]{2}))"),
