@@ -6,7 +6,7 @@ import pytest
 
 from tests.reading.score import FOLDER, normalize, read_cases, score
 
-REACHED = {"english": 5109, "spanish": 2280, "french": 2194}
+REACHED = {"english": 5391, "spanish": 2431, "french": 2356}
 """Sentences that are read right; raise it with the score."""
 
 

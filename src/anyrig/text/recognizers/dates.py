@@ -48,7 +48,7 @@ YEAR = r"(?:1\d{3}|20\d\d|21\d\d)(?![\d,]\d|\d|(?:\.\d))"
 _NUMBERED = LazyPattern(
     r"\b(?:pages?|pp?\.|chapters?|ch\.|chap\.|rooms?|no\.|number|lines?|verses?|act|scene|part|"
     r"volumes?|vol\.|sections?|sec\.|figures?|fig\.|tables?|items?|questions?|exercise|step|day|"
-    r"week|grade|level|lesson|unit|gate|platform|track|flight|bus|route|seat|row|apartment|suite|"
+    r"week|grade|level|lesson|unit|gate|exit|platform|track|flight|bus|route|highway|seat|row|apartment|suite|"
     r"article|book|episode|season|round|game|match|psalm|and|or|aged?|turned|is|was|only|just) $",
     re.IGNORECASE,
 )

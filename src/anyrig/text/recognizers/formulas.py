@@ -104,18 +104,33 @@ _WORDS = frozenset("He I In As At No Be Am La Ce Se Te Os Y Ne".split())
 """Elements that look like the first word behind the number of a note."""
 
 
+_ISOTOPE = r"(?<![\w⁰¹²³⁴-⁹.)])([⁰¹²³⁴-⁹]{1,3}m?)([A-Z][a-z]?)(?![\w₀-₉-])"
+
+
 @recognizer(
-    "formula",
-    r"(?<![\w⁰¹²³⁴-⁹.)])([⁰¹²³⁴-⁹]{1,3}m?)([A-Z][a-z]?)(?![\w₀-₉-])|"
-    r"(?<![\w.-])([A-Z][a-z]?)-(\d{2,3}m)(?!\w)",
-    languages=RECOGNIZED_LANGUAGES,
-    needs="⁰¹²³⁴⁵⁶⁷⁸⁹m",
-    weight=2,
+    "formula", _ISOTOPE, languages=RECOGNIZED_LANGUAGES, needs="⁰¹²³⁴⁵⁶⁷⁸⁹", at="any", weight=2
 )
 def propose_marked_isotope(match: re.Match[str]) -> v.Value | None:
-    """`¹⁴C`, `Tc-99m`."""
-    symbol, mass = match[2] or match[3], (match[1] or match[4]).translate(SUPERSCRIPT)
-    if symbol not in _ELEMENTS or (match[1] and symbol in _WORDS):
+    """`¹⁴C`."""
+    return None if match[2] in _WORDS else _name_isotope(match[2], match[1].translate(SUPERSCRIPT))
+
+
+@recognizer(
+    "formula",
+    r"(?<![\w.-])([A-Z][a-z]?)-(\d{2,3}m)(?!\w)",
+    languages=RECOGNIZED_LANGUAGES,
+    needs="-",
+    digits=True,
+    at="capital",
+    weight=2,
+)
+def propose_excited_isotope(match: re.Match[str]) -> v.Value | None:
+    """`Tc-99m`."""
+    return _name_isotope(match[1], match[2])
+
+
+def _name_isotope(symbol: str, mass: str) -> v.Value | None:
+    if symbol not in _ELEMENTS:
         return None
     state = (v.Letters("M"),) if mass.endswith("m") else ()
     return v.Phrase((v.Letters(symbol.upper()), v.Label(mass.rstrip("m")), *state))
