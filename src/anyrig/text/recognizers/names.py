@@ -426,8 +426,9 @@ _DASHES = {"en": "", "es": "guion", "fr": "tiret"}
 
 @per_language(
     "code",
-    rf"(?<![\w./-])((?:{one_of(_BODIES)})(?:[ /](?:{one_of(_BODIES)}))*)[ -]([A-Z]?)(\d{{2,5}})"
-    r"((?:-\d{1,3})*)(?::((?:19|20)\d\d))?([A-Z])?(?![\w]|[.,-]\d)",
+    rf"(?<![\w./-])((?:{one_of(_BODIES)})(?:[ /](?:{one_of(_BODIES)})){{0,3}})[ -]"
+    r"([A-Z]?)(\d{2,5})"
+    r"((?:-\d{1,3}){0,4})(?::((?:19|20)\d\d))?([A-Z])?(?![\w]|[.,-]\d)",
     languages=RECOGNIZED_LANGUAGES,
     needs=_BODIES,
     at="capital",

@@ -498,8 +498,8 @@ TRIGGERS = {
         r"Jan|Feb|Mar|Apr|"
         r"Jun|Jul|Aug|Sept?|Oct|Nov|Dec|[Pp]er ?cent|pct)(?![\w'])|"
         r"(?<!\w)A (?:is|was|stands|equals|comes|means|rhymes) |"
-        r"(?<=[a-z] )(?:A(?=[-−]? |[-−]?[.!?,;:)])|I(?=[.!?]))|"
-        r"\b(?:type|phase|class|stage|factor|nerve|grade) I(?![\w'])|"
+        r"(?<=[a-z] )(?:A(?=[-−]? |[-−]?[.!?,;:)])|"
+        r"I(?:(?=[.!?])|(?<=(?:type|hase|lass|tage|ctor|erve|rade) I)(?![\w'])))|"
         r"\([ivx]\)|[A-Z][a-z]+,? I(?![\w'])|[:;][-'o^]?[()DPpOo/|\][](?=\s|$|[.,!?])"
     ),
     "es": _romance_trigger(spanish),
