@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
 from PIL import Image
 
 from anyrig import Rig
-from anyrig.app.ocr import OcrRequest, plan_outputs
+from anyrig.app.ocr import OcrRequest, find_images, plan_outputs
 from anyrig.errors import InvalidInputError
 from anyrig.events import Event, ProgressEvent, WarningEvent
 from tests.documents.ocr.ocr_pages import page
@@ -60,3 +60,26 @@ def test_many_files_of_one_name_get_outputs_of_their_own() -> None:
     outputs = plan_outputs(OcrRequest(files=tuple(files), output="out/"), files, "txt")
     assert len(set(outputs)) == len(files)
     assert outputs[:2] == [Path("out/scan.png.txt"), Path("out/scan.png-2.txt")]
+
+
+def test_a_file_of_a_folder_is_looked_up_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A set of all files was built for each of them."""
+    num_hashes, hash_path = 0, PurePath.__hash__
+
+    def count(path: PurePath) -> int:
+        nonlocal num_hashes
+        num_hashes += 1
+        return hash_path(path)
+
+    for number in range(200):
+        (tmp_path / f"{number}.png").touch()
+        (tmp_path / f"{number}.txt").touch()
+    request = OcrRequest(files=(tmp_path,), output=str(tmp_path / "out"))
+    monkeypatch.setattr(PurePath, "__hash__", count)
+    files = find_images(request, lambda _: None)
+    outputs = plan_outputs(request, files, "txt")
+    monkeypatch.undo()
+    assert len(files) == len(outputs) == 200
+    assert num_hashes < 20 * 400

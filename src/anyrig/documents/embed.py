@@ -309,8 +309,8 @@ def document_vectors(passages: Sequence[Sequence[str]], vectors: Sequence[NDArra
     found = np.zeros((len(passages), dimension), np.float32)
     for row, texts, some in zip(found, passages, vectors, strict=True):
         if len(texts):
-            weights = [max(1, len(text)) for text in texts]
-            mean = np.average(some.astype(np.float64), axis=0, weights=weights)
+            weights = np.array([max(1, len(text)) for text in texts], np.float64)
+            mean = weights @ some.astype(np.float64) / weights.sum()
             size = float(np.linalg.norm(mean))
             row[:] = mean / size if size > 1e-12 else mean
     return found

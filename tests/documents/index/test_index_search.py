@@ -204,6 +204,12 @@ def test_a_searcher_sees_what_is_indexed_meanwhile(tmp_path: Path) -> None:
         assert names(searcher, "quagga in the rain")[0] == "new.txt"
         second = searcher.refresh()
         assert second.num_passages == first.num_passages + 1
+        (docs / "1.txt").rename(docs / "moved.txt")
+        index(path, docs, BAG)
+        third = searcher.refresh()
+        assert third.changed != second.changed
+        assert third.contents is second.contents, "only what is new is read"
+        assert third.matrix is second.matrix
         (docs / "3.txt").unlink()
         index(path, docs, BAG)
         assert "3.txt" not in names(searcher, "matter of 9", limit=50)

@@ -113,12 +113,9 @@ def decide(
             chosen = [texts[n] for n in fitting]
             whole = document_vectors([chosen], [vectors[fitting]]).astype(np.float64)
     voted = options.pooling == "vote" and len(passages) > 1
-    each = chooser.predict_proba(vectors)
-    shares = (
-        np.average(each, axis=0, weights=np.maximum(sizes, 1))
-        if voted
-        else chooser.predict_proba(whole)[0]
-    )
+    found = chooser.predict_proba(np.vstack([whole, vectors]))
+    each = found[1:]
+    shares = np.average(each, axis=0, weights=np.maximum(sizes, 1)) if voted else found[0]
     near = chooser.is_near(vectors).max(axis=0) if voted else chooser.is_near(whole)[0]
     if not options.other and chooser.kind == "one":
         shares = shares / max(1e-12, float(shares.sum()))

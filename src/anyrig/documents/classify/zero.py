@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
 TEMPLATES = ("{}", "This text is about {}.", "a document of the kind {}")
 TEMPERATURE = 0.05
-"""Of the softmax over cosines: the likeliest for kinds and letters. Papers that nothing was fitted
-on are right a little more often than it says (0.83, said 0.77)."""
+"""Of the softmax over cosines: the likeliest for kinds and letters."""
 LEAD = 0.06
 """By how much another kind must be nearer than any label for `none of these`. At 0.06 nine of ten
 texts that none fits are told, and as many that one fits are given a label as before there were
@@ -52,6 +51,10 @@ SAME = 0.35
 """The cosine to a label from which another kind means the same, and does not speak against it."""
 SPREAD = 0.82
 """Of the kinds, by both models."""
+SUREST = 0.85
+"""The most that a label can have of those that exclude each other: the rest is for kinds that have
+no name here. Of the 112 answers that were nearest to certainty, 88 were right: all 56 for papers,
+32 of 56 for short texts in three languages, most of which had no label that fits."""
 _ANYTHING = "something"
 MANY_TEMPERATURE = 0.065
 NOISE = 0.085
@@ -131,7 +134,7 @@ class _Exclusive:
     def predict_proba(self, vectors: Array) -> Array:
         none = self._score_none(vectors)
         scores = np.hstack([vectors @ self._labels.T, none]) / (TEMPERATURE * self._scale)
-        return probabilities(scores, "one")[:, :-1]
+        return SUREST * probabilities(scores, "one")[:, :-1]
 
     def is_near(self, vectors: Array) -> Array:
         found: Array = (vectors @ self._labels.T >= self._score_none(vectors)).astype(np.float64)
