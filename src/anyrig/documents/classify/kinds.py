@@ -54,7 +54,6 @@ sport|sports|Sport|deporte : a match, its goals and its players
 source code|code|program|Quelltext|code source|código fuente : functions and variables of a computer program
 price list|rates|Preisliste|tarifs|liste de prix|lista de precios|tarifa : articles with their prices
 list|shopping list|inventory|Liste|Einkaufsliste|Inventar|inventaire|inventario|lista : things one below the other, to be bought or counted
-fine|parking ticket|Strafzettel|Bußgeld|contravention|amende|multa : a notice of a fine from the police or a town
 agenda|Tagesordnung|ordre du jour|orden del día : the points that a meeting will deal with
 form|questionnaire|Formular|formulaire|formulario : fields for name, address and date, to be filled in
 """  # noqa: E501
