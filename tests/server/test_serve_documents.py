@@ -46,7 +46,7 @@ def test_texts_and_files_are_sorted_by_the_names_of_labels(
     assert rows[0]["result"]["label"] == "recipe"
     assert rows[2]["result"]["label"] == "letter about a flat"
     assert rows[2]["file"] == sent["letter.txt"]
-    assert 0.5 < sum(rows[2]["result"]["probabilities"].values()) <= 1.0001  # the rest: no label
+    assert 0.3 < sum(rows[2]["result"]["probabilities"].values()) <= 0.8501  # the rest: no label
     assert "no text" in rows[1]["error"]["title"]
     assert (rows[3]["error"]["status"], rows[3]["result"]) == (400, None)
     assert "bad.pdf" in rows[3]["error"]["title"]
