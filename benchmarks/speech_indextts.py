@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from anyrig.devices.machine import Precision
 from benchmarks.harness import ROOT, Row
 
 BUILDER = ROOT / "tests" / "speech" / "engines"
@@ -30,7 +31,7 @@ VERSIONS = {"indextts": "indextts25", "indextts2": "indextts"}
 """Our name of a version and its package's."""
 PLAIN = {"indextts": {"fp32": {}, "bf16": {"use_bf16": True}},
          "indextts2": {"fp32": {}, "fp16": {"use_fp16": True}}}  # fmt: skip
-PRECISIONS = ("fp32", "fp16", "bf16")
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "bf16")
 TEXT = "the keeper walked down the stairs and counted them, one by one."
 TOKENS = 100
 SIZES: dict[str, Any] = {
@@ -75,7 +76,7 @@ def _run_in_its_python(name: str, folder: Path) -> dict[str, Any]:
     variables["PYTHONPATH"] = os.pathsep.join(
         [str(ROOT), str(ROOT / "src"), str(BUILDER), os.environ.get("PYTHONPATH", "")]
     )
-    command = [_find_python(name, folder), "-m", "benchmarks.speech_indextts", name, folder]
+    command = [_find_python(name, folder), "-m", "benchmarks.speech_indextts", name, str(folder)]
     done = subprocess.run(command, env=variables, cwd=ROOT, stdout=subprocess.PIPE, check=True)
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
@@ -225,7 +226,7 @@ def _write_checkpoint(name: str, folder: Path) -> None:
         build.build_20(str(folder), str(folder / "hub" / "hub"))
     (folder / "voices").mkdir()
     moment = np.arange(3 * 24000) / 24000
-    buzz = sum(np.sin(2 * np.pi * 110 * number * moment) / number for number in range(1, 20))
+    buzz = np.sum([np.sin(2 * np.pi * 110 * n * moment) / n for n in range(1, 20)], axis=0)
     with wave.open(str(folder / "voices" / "low.wav"), "wb") as file:
         file.setnchannels(1)
         file.setsampwidth(2)

@@ -137,14 +137,21 @@ def find_regions(runs: Sequence[TextRun], depth: int = 0) -> list[list[TextRun]]
 
 def _cut_bands(runs: Sequence[TextRun], gutter: float) -> list[list[TextRun]]:
     """Stretches from the top down, in turn across the gutter and on its two sides."""
+    rows = group_rows(part for run in runs for part in run.split_at(gutter))
+    if 3 * sum(_is_across(row, gutter) for row in rows) > len(rows):
+        rows = group_rows(runs)  # its lines have no gap there but by chance
     bands: list[tuple[bool, list[TextRun]]] = []
-    for row in group_rows(part for run in runs for part in run.split_at(gutter)):
-        across = any(run.left < gutter < run.right for run in row)
+    for row in rows:
+        across = _is_across(row, gutter)
         if bands and bands[-1][0] == across:
             bands[-1][1].extend(row)
         else:
             bands.append((across, list(row)))
     return [band for _, band in bands]
+
+
+def _is_across(row: Sequence[TextRun], gutter: float) -> bool:
+    return any(run.left < gutter < run.right for run in row)
 
 
 def _find_gutter(runs: Sequence[TextRun]) -> float | None:

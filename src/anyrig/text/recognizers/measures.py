@@ -485,7 +485,7 @@ def propose_percentage_points(match: re.Match[str]) -> Proposal | None:
 
 
 @recognizer("angle", r"(?<![\w.])(\d{1,3}°(?:[-–/]\d{1,3}°){1,4})(?!\w)", needs="°", weight=2)
-def propose_angles(match: re.Match[str]) -> v.Value:
+def propose_angles(match: re.Match[str]) -> v.Value | None:
     """Of a triangle: `30°-60°-90°`."""
     described = is_attributive(match)
     if match[1].count("°") == 2 and not re.match(r" (?:right )?triangles?\b", after(match, 20)):
