@@ -35,6 +35,7 @@ PACKS = {
     "ef_one": "jf_alpha",
     "em_two": "jm_kumo",
     "pf_three": "jf_nezumi",
+    "af_five": "jf_alpha",
     "zf_four": "jf_alpha",
 }
 
@@ -85,7 +86,7 @@ def packs() -> dict[str, bytes]:
 
 @pytest.fixture
 def published(packs: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    """The files of an index, as the tables of hashes know them: a tiny network, four packs."""
+    """The files of an index, as the tables of hashes know them: a tiny network, five packs."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz", compresslevel=1) as packed:
         for name, data in {**packs, "../../evil": b"x"}.items():
@@ -232,6 +233,15 @@ def read_chapter(number: int, num_words: int | None = None) -> str:
     return " ".join(" ".join(blocks).split()[:num_words])
 
 
+def test_the_next_step_for_english_names_the_engine(
+    anyrig: Anyrig, index: type[Index], untried: None
+) -> None:
+    """Without it the voice of the default install would speak."""
+    done = anyrig("voices", "get", "en")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].endswith(' to you." --engine kokoro')
+
+
 def test_what_is_there_is_not_downloaded_again(
     anyrig: Anyrig, index: type[Index], untried: None
 ) -> None:
@@ -354,7 +364,7 @@ class TestFiles:
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines()[-1] == 'Next: anyrig speak "Hello." --engine kokoro'
         packs = sorted(path.stem for path in (models / "voices").iterdir())
-        assert packs == ["ef_one", "em_two", "pf_three"]  # Chinese is not read
+        assert packs == ["af_five", "ef_one", "em_two", "pf_three"]  # Chinese is not read
         assert (models / french_words.FILE).read_bytes() == b"words"
 
 

@@ -75,8 +75,13 @@ def download_voice(rig: Rig, request: VoiceDownloadRequest, on_event: OnEvent) -
         audio_s = made.audio_s
     return InstalledVoice(
         offer.language, offer.engine, voices, offer.folder, offer.licence, offer.size_bytes,
-        sentence, audio_s, f'anyrig speak "{sentence}"',
+        sentence, audio_s, f'anyrig speak "{sentence}"{_name_engine(offer)}',
     )  # fmt: skip
+
+
+def _name_engine(offer: VoiceOffer) -> str:
+    """Without it the default install's voice would speak, where there is one."""
+    return f" --engine {offer.engine}" if offer.language == "en" else ""
 
 
 def _require_offer(rig: Rig, language: str) -> VoiceOffer:
