@@ -65,6 +65,10 @@ class _Model:
     def __init__(self, **given: Any) -> None:
         self.loaded = given
         self.said: dict[str, Any] = {}
+        # Its packages convert the language model where they have an argument for the format.
+        half = {"use_fp16": torch.float16, "use_bf16": torch.bfloat16}
+        formats = [one for name, one in half.items() if given.get(name)]
+        self.gpt = torch.nn.Linear(2, 2).to(formats[0] if formats else torch.float32)
 
     def infer(self, **given: Any) -> tuple[int, Any]:
         self.said = given
@@ -101,6 +105,8 @@ def test_indextts_is_given_what_was_set(
     (take,) = loaded.run([Utterance("Hello.", voice="anna")])
     assert take.rate == 22050
     model = loaded._model
+    formats = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+    assert model.gpt.weight.dtype is formats[precision]
     assert model.said["max_mel_tokens"] == 800
     assert model.said["max_text_tokens_per_segment"] == 100
     assert model.said["spk_audio_prompt"] == str(tmp_path / "voices" / "anna.wav")
