@@ -79,11 +79,9 @@ class _Model:
         yield torch.full((1, 64), 3276.8)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
-@pytest.mark.parametrize("engine", [indextts.IndexTts, indextts.IndexTts2])
-def test_indextts_is_given_what_was_set(
-    engine: Any, precision: Any, on_cpu: Placement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _open_indextts(
+    engine: Any, placement: Placement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Any:
     for name in ("indextts.infer_v2", "indextts25.infer_v2_5"):
         library = types.ModuleType(name)
         library.IndexTTS2 = _Model  # type: ignore[attr-defined]
@@ -101,7 +99,16 @@ def test_indextts_is_given_what_was_set(
     given = {"max_mel_tokens": "800", "max_text_tokens_per_sentence": "100"}
     given |= {"emo_audio_prompt": "sad", "emo_alpha": "0.7", "duration": "1.5"}
     options = resolve_options(engine.info, given)
-    loaded = engine(replace(on_cpu, precision=precision), folder=str(tmp_path), **options)
+    return engine(placement, folder=str(tmp_path), **options)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("engine", [indextts.IndexTts, indextts.IndexTts2])
+def test_indextts_is_given_what_was_set(
+    engine: Any, precision: Any, on_cpu: Placement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placement = replace(on_cpu, precision=precision)
+    loaded = _open_indextts(engine, placement, tmp_path, monkeypatch)
     (take,) = loaded.run([Utterance("Hello.", voice="anna")])
     assert take.rate == 22050
     model = loaded._model
@@ -121,3 +128,13 @@ def test_indextts_is_given_what_was_set(
         assert take.samples == pytest.approx(np.full(64, 0.1), abs=1e-3)
         assert model.loaded["use_bf16"] == (precision == "bf16")
         assert (model.dtype is torch.float16) == (precision == "fp16")
+
+
+def test_a_language_model_that_ends_at_once_makes_an_empty_take(
+    on_cpu: Placement, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which is then tried again: the package of version 2.0 returns nothing."""
+    loaded = _open_indextts(indextts.IndexTts2, on_cpu, tmp_path, monkeypatch)
+    monkeypatch.setattr(loaded._model, "infer", lambda **_: None)
+    (take,) = loaded.run([Utterance("Hello.", voice="anna")])
+    assert not len(take.samples)

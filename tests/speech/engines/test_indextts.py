@@ -173,7 +173,7 @@ def test_two_processes_make_the_same_takes(
         {"temperature": 1.6},
         {"top_k": 2},
         {"top_p": 0.1},
-        {"repetition_penalty": 1.0},
+        {"repetition_penalty": 2.0},
         {"num_beams": 2},
         {"emo_text": "w1 w2 w3"},
     ],

@@ -310,12 +310,14 @@ class IndexTts2(_RecordedVoiceEngine):
             yield TakePart(index, self._generate(batch[index]))
 
     def _generate(self, utterance: Utterance) -> Samples:
+        import numpy as np
+
         from anyrig.audio.resample import resample
         from anyrig.audio.stretch import stretch
 
         utterance = recordings.resolve_utterance(INFO_2, self._voices, utterance)
         seed_everything(utterance.seed)
-        rate, audio = self._model.infer(
+        made = self._model.infer(
             spk_audio_prompt=self._find_recording(utterance.voice),
             text=utterance.text,
             output_path=None,
@@ -324,6 +326,9 @@ class IndexTts2(_RecordedVoiceEngine):
             **self._emotion,
             **_list_sampling(self._options),
         )
+        if made is None:  # its language model ended at once
+            return np.zeros(0, np.float32)
+        rate, audio = made
         # It has no duration factor of its own.
         speed = utterance.rate / float(self._options["duration"])
         samples = stretch(recordings.to_samples(audio), rate, speed)
