@@ -15,10 +15,15 @@ from anyrig.audio import SPEECH_RATE as RECOGNISED
 from anyrig.audio.resample import resample
 from anyrig.audio.samples import Samples
 from anyrig.errors import InvalidInputError, MissingPackageError, MissingWeightsError
+from anyrig.placement import PlacementPlan
+from anyrig.speech.engines.hibari import Hibari
+from anyrig.speech.prepare import SpeechOptions, prepare
+from anyrig.speech.synthesis import Synthesizer
 from anyrig.storage.weights import check_hashes
 from anyrig.transcription.compare import count_word_errors
 from anyrig.transcription.engines import FasterWhisper, Moonshine, Recording
 from anyrig.transcription.models import assemble_whisper_base, find_model, find_verifier
+from tests.speech.conftest import place_on_cpu
 from tests.speech.takes import RATE, said, sentences
 
 SPANISH = "El tren sale de la estación a las siete de la mañana."
@@ -42,6 +47,23 @@ def test_moonshine_hears_what_was_said(moonshine: Moonshine) -> None:
         found = count_word_errors(text, heard.text)
         errors, words = errors + found.errors, words + found.words
     assert errors / words <= 0.03
+
+
+def test_moonshine_hears_no_numbers_where_a_recording_ends_with_its_last_word(
+    moonshine: Moonshine,
+) -> None:
+    text = "Two thirds of the land was covered with trees, and the rest was open grass."
+    info = Hibari.info
+    options = SpeechOptions(max_chars=info.max_chars, reads=info.reads, languages=("en",))
+    script = prepare(text, options)
+    plan = PlacementPlan((place_on_cpu(),))
+    with Synthesizer(
+        engine="hibari", weights=Hibari.find_weights(), plan=plan, environment=os.environ
+    ) as synthesizer:
+        chunks = synthesizer.read(script.segments).chunks()
+        samples = np.concatenate([chunk.samples for chunk in chunks])
+    heard = moonshine.run([Recording(samples, RATE, "en")])[0]
+    assert count_word_errors(text, heard.text, "en").errors == 0, heard.text
 
 
 def test_moonshine_hears_that_something_is_missing(moonshine: Moonshine) -> None:

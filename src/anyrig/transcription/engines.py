@@ -219,7 +219,9 @@ class Moonshine(SpeechRecognizer):
         # Its voice detector keeps state between calls and objects: after speech, a recording that
         # begins at once began with a "You" that nobody says. Silence resets it, in 30 ms.
         self._transcriber.transcribe_without_streaming(self._SILENCE, SPEECH_RATE)
-        heard = self._transcriber.transcribe_without_streaming(samples.tolist(), SPEECH_RATE)
+        # What ends at once with the last word can become a row of numbers that nobody says.
+        padded = [*samples.tolist(), *self._SILENCE[: SPEECH_RATE // 2]]
+        heard = self._transcriber.transcribe_without_streaming(padded, SPEECH_RATE)
         if recording.task == "text":
             return Transcript(" ".join(line.text.strip() for line in heard.lines).strip(), "en")
         whole_s = len(samples) / SPEECH_RATE
