@@ -26,8 +26,8 @@ _WESTERN_SIGNS = frozenset(
 )
 # Guessers mix these up, as most of their bytes are Cyrillic letters in each. The first wins a draw.
 _CYRILLIC = ("cp1251", "koi8_r", "cp866", "mac_cyrillic", "iso8859_5", "cp855", "koi8_u", "cp1125")
-_PDF_LINE = re.compile(rb"%PDF-\d\.\d[ \t]*(?:[\r\n]|$)")
-"""A text that begins with the name of the format goes on in its line."""
+PDF_HEAD = re.compile(rb"[\xef\xbb\xbf \t\r\n]*%PDF-\d\.\d[ \t]*(?:[\r\n]|$)")
+"""The first line of a PDF; a text that begins with the name of the format goes on in its line."""
 # What people give by mistake, and what it is.
 _OTHERS = (
     (b"PK\x03\x04", "a zip archive, as EPUB and docx are"),
@@ -94,10 +94,11 @@ def decode(data: bytes, name: str) -> str:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return _strict(data, encoding, name)
-    found = "a PDF" if _PDF_LINE.match(data) else ""
-    for magic, what in ((b"", found), *_OTHERS):
-        if what and data.startswith(magic):
-            raise InvalidInputError(f"{name} is {what}, not plain text", hint="Pass a text file.")
+    other = next((what for magic, what in _OTHERS if data.startswith(magic)), "")
+    if PDF_HEAD.match(data):
+        other = "a PDF"
+    if other:
+        raise InvalidInputError(f"{name} is {other}, not plain text", hint="Pass a text file.")
     if text := _wide(data):
         return text
     try:

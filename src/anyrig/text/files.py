@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from anyrig.errors import AnyrigError, InvalidInputError, LimitExceededError, ProtectedFileError
+from anyrig.text.decode import PDF_HEAD
 from anyrig.text.document import Block, Document
 from anyrig.text.formats import compressed, memory, ole, picture
 from anyrig.text.formats.limits import Limits, OnPage
@@ -107,7 +108,6 @@ _UNREAD_MEMBERS = (
     ("xl/workbook.bin", "a binary spreadsheet (xlsb)", "Save it as XLSX first."),
     ("index/document.iwa", "a file of Apple's Pages, Numbers or Keynote", "Export it as PDF."),
 )
-_PDF_LINE = re.compile(rb"[\xef\xbb\xbf \t\r\n]*%PDF-\d\.\d[ \t]*(?:[\r\n]|$)")
 _OPEN_DOCUMENT = b"application/vnd.oasis.opendocument."
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 """What no plain text has: words such as RIFF, ID3 or TPZ alone make no recording."""
@@ -301,7 +301,7 @@ def _detect_by_magic(head: bytes, path: Path) -> str:
 def _is_pdf(head: bytes, path: Path) -> bool:
     """PDFs may have something before them; a text that speaks of PDF is none."""
     if guess_format(path.name) in ("txt", "md", "html", "csv", "eml"):
-        return _PDF_LINE.match(head) is not None
+        return PDF_HEAD.match(head) is not None
     return b"%PDF-" in head[:1024]
 
 

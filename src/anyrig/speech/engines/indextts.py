@@ -218,7 +218,7 @@ class IndexTts(_RecordedVoiceEngine):
             device=device,
             use_bf16=precision == "bf16",
         )
-        if precision == "fp16":  # as its argument for bf16 does; it has none for this
+        if precision == "fp16":  # what `use_bf16` does for bf16; there is no `use_fp16`
             model.dtype = torch.float16
             model.gpt.half()
         _keep_random_state(model, "_speaker_conditioning", "_emotion_conditioning")
@@ -295,7 +295,7 @@ class IndexTts2(_RecordedVoiceEngine):
             device=device,
             use_cuda_kernel=False,
         )
-        if precision == "bf16":  # as its argument for fp16 does; it has none for this
+        if precision == "bf16":  # what `use_fp16` does for fp16; there is no `use_bf16`
             model.dtype = torch.bfloat16
             model.gpt.bfloat16()
         _keep_random_state(model, "_get_speaker_conditioning", "_get_emotion_conditioning")
